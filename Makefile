@@ -1,0 +1,36 @@
+# make demo    set up and run the whole way on real data
+# make test    set up and run the tests
+# make check   lint, types, tests, doctests, README examples
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check lint types bench-accuracy clean
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,demo]'
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/fielddep demo --out demo-run --force
+
+test: check
+
+check: lint types
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered --cov-fail-under=90
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+bench-accuracy: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/python benchmarks/accuracy/run.py
+
+clean:
+	rm -rf $(VENV) build dist demo-run .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

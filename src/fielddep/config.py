@@ -1,0 +1,424 @@
+"""Settings: frozen dataclasses that read and write TOML and refuse what they do not know.
+
+Every setting carries its own documentation, which `fielddep settings` prints. `None` means *decided from the
+data*; the resolved value stands in the config that is saved with the model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import tomli_w
+
+from fielddep.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Task = Literal["auto", "binary", "multiclass", "regression"]
+Kind = Literal["categorical", "numerical"]
+Numeric = Literal["scale", "quantile", "log2"]
+
+V = TypeVar("V")
+PER_FIELD_DEFAULT = "*"
+"""Key of a per-field setting that stands for every field not named."""
+
+
+def setting(default: Any, doc: str) -> Any:
+    """A dataclass field that knows its documentation."""
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=lambda: dict(default), metadata={"doc": doc})
+    return dataclasses.field(default=default, metadata={"doc": doc})
+
+
+def for_field(value: V | Mapping[str, V], name: str, otherwise: V) -> V:
+    """What a per-field setting says of one field.
+
+    Example:
+        >>> for_field({"*": 2, "user": 5}, "user", 1), for_field({"*": 2}, "item", 1), for_field(3, "item", 1)
+        (5, 2, 3)
+    """
+    if isinstance(value, Mapping):
+        return value.get(name, value.get(PER_FIELD_DEFAULT, otherwise))
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """How a table is read and encoded."""
+
+    target: str | None = setting(None, "column to predict")
+    weight: str | None = setting(None, "column of sample weights; it is not a field")
+    task: Task = setting("auto", "auto, binary, multiclass or regression; auto looks at the target")
+    fields: tuple[str, ...] | None = setting(None, "columns to use; default: all but target, weight and split column")
+    exclude: tuple[str, ...] = setting((), "columns not to use")
+    kinds: dict[str, Kind] = setting({}, "kind of a field where the inferred one is wrong")
+    numeric: Numeric | dict[str, Numeric] = setting(
+        "quantile",
+        "how numerical fields enter: scale (standardised value x vector), quantile (bins of equal mass) or "
+        "log2 (floor(ln(x)^2), the paper's binning of counts); one word or per field",
+    )
+    n_bins: int | None = setting(None, "quantile bins a numerical field; default: from the number of rows")
+    min_count: int | dict[str, int] = setting(
+        1, "values seen fewer times in training share the rare id; one number or per field"
+    )
+    counts_from: Literal["train", "all"] = setting(
+        "train",
+        "rows the vocabulary is counted on; 'all' also counts validation and test rows, as the reference code "
+        "of the paper does, and is a leak",
+    )
+    handle_unknown: Literal["rare", "error"] = setting(
+        "rare", "what a value never seen in training does at predict time: take the rare id, or stop"
+    )
+    missing_values: tuple[str, ...] = setting(
+        ("",), "texts that mean missing in any field; empty cells, nulls and NaN always do"
+    )
+    format: str | None = setting(None, "csv, tsv, parquet, ipc, libffm or libsvm where the file's name does not tell")
+    delimiter: str | None = setting(None, "delimiter of text tables; default: found from the name and first lines")
+    encoding: str = setting("utf8", "text encoding of delimited files, as Python names it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitConfig:
+    """How rows are shared out to training, validation and test."""
+
+    method: Literal["random", "stratified", "group", "time", "column"] = setting(
+        "random",
+        "random; stratified (by target); group (rows of one group stay together); time (latest rows are held "
+        "out); column (a column says train, validation or test)",
+    )
+    column: str | None = setting(None, "column of the group, time or column method; it is not a field unless listed")
+    validation: float = setting(0.1, "share of rows held out for early stopping")
+    test: float = setting(0.1, "share of rows held out for the final metrics; 0 trains on all but validation")
+    seed: int = setting(0, "seed of the split")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Meta-Dependency Learning. Symbols of the paper stand in brackets."""
+
+    name: Literal["mdl"] = setting("mdl", "model")
+    d_embed: int | None = setting(None, "size of an embedding (k)")
+    n_inner_steps: int = setting(4, "label-free refinement steps a row (T)")
+    inner_lr: float = setting(1.0, "step size of the refinement (eta)")
+    sparsity: float = setting(10.0, "sum of the field weights mu (lambda); smaller gives sparser weights")
+    dependencies: Literal["refined", "global", "none"] = setting(
+        "refined",
+        "what the network sees: refined (W(T), mu(T) of the row), global (W(0) alone, with global_penalty) or "
+        "none (no inner loop, no dependency input)",
+    )
+    global_penalty: float = setting(0.01, "weight of the dependency loss when dependencies = global (zeta)")
+    mu_start: Literal["share", "one"] = setting("share", "mu(0): lambda/m each (share) or 1 each (one)")
+    mu_update_from: Literal["new", "old"] = setting("new", "W of the mu update: W(t) (new) or W(t-1) (old)")
+    residual_reduction: Literal["sum", "mean"] = setting(
+        "sum",
+        "squared residuals of the mu update are summed over the k rows of E; mean divides by k. (The paper "
+        "prints a sum with 1_m, which does not conform to k rows.)",
+    )
+    dependency_scale: Literal["normalized", "raw"] = setting(
+        "normalized", "dependencies given to the network: mu/lambda * W (normalized) or mu * W (raw)"
+    )
+    dependency_diagonal: bool = setting(False, "give the network the diagonal of mu * W too")
+    dependency_init: Literal["uniform", "zeros"] = setting("uniform", "W(0) off the diagonal: 1/(m-1) or 0")
+    hidden: tuple[int, ...] = setting((100, 100), "widths of the hidden layers")
+    batch_norm: Literal["all", "hidden", "none"] = setting(
+        "all",
+        "BatchNorm before every hidden layer (all), before all but the first (hidden), or none; in front of the "
+        "first layer it hides the scale of the embeddings",
+    )
+    dropout: float = setting(0.0, "dropout after every hidden layer")
+    embedding_dropout: float = setting(0.0, "dropout on the embedded fields")
+    first_order: bool = setting(True, "add one weight per value (b[x_i]) to the output")
+    embedding_init: Literal["xavier", "normal"] = setting(
+        "xavier", "start of embeddings: Xavier uniform over the joint table, or N(0, embedding_init_scale)"
+    )
+    embedding_init_scale: float = setting(0.1, "standard deviation when embedding_init = normal")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How a model is trained."""
+
+    optimizer: Literal["adagrad", "adam"] = setting("adagrad", "optimiser; both touch only the ids of the batch")
+    lr: float | None = setting(None, "learning rate; default: from the optimiser")
+    batch_size: int | None = setting(None, "rows a step; default: from the number of rows")
+    max_epochs: int = setting(50, "passes over the training rows at most")
+    eval_every: float | None = setting(
+        None, "evaluations an epoch, for instance 4; below 1: one evaluation every 1/eval_every epochs"
+    )
+    patience: int = setting(4, "evaluations without improvement before training stops")
+    plateau_patience: int = setting(2, "evaluations without improvement before the learning rate drops")
+    plateau_factor: float = setting(0.3, "factor of the learning rate at a drop; 1 switches drops off")
+    min_delta: float = setting(0.0, "smallest fall of the validation loss that counts as improvement")
+    embedding_l2: float | None = setting(
+        None,
+        "ridge on embeddings: every row adds embedding_l2 / 2 * |e|^2 for each embedding it looks up to its loss",
+    )
+    first_order_l2: float | None = setting(None, "the same ridge on first-order weights; default: embedding_l2")
+    weight_decay: float = setting(
+        0.0,
+        "decoupled decay: a step multiplies a weight by 1 - lr * weight_decay; of the embedding tables only the "
+        "ids of the batch",
+    )
+    clip_norm: float | None = setting(None, "largest norm of the gradient of the dense weights and of the tables")
+    unknown_rate: float = setting(
+        0.25,
+        "trains the rare id: a value seen c times is replaced by it with probability unknown_rate/(unknown_rate+c)",
+    )
+    seed: int = setting(0, "seed of weights, shuffling and dropout")
+    device: str = setting("cpu", "torch device: cpu, cuda, cuda:1, ...")
+    threads: int | None = setting(None, "CPU threads of torch; default: as torch decides")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """All settings of a run, one section each for data, split, model and training."""
+
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    split: SplitConfig = dataclasses.field(default_factory=SplitConfig)
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """Build from nested plain values.
+
+        Raises:
+            ConfigError: for an unknown key (with the nearest name) or a value of the wrong type.
+        """
+        config = cls()
+        for section, settings in values.items():
+            if not isinstance(settings, Mapping):
+                raise ConfigError(
+                    f"settings stand in sections ({', '.join(_names(cls))}), given: {section} = {settings!r}"
+                )
+            config = config.replace({f"{section}.{key}": value for key, value in settings.items()})
+        return config
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Config:
+        """Read a TOML file."""
+        path = Path(path)
+        try:
+            return cls.from_dict(tomllib.loads(path.read_text("utf-8")))
+        except FileNotFoundError:
+            raise ConfigError(f"config file {path} does not exist") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"config file {path} is not valid TOML: {error}") from None
+
+    def replace(self, values: Mapping[str, Any]) -> Config:
+        """A copy with dotted settings changed.
+
+        Example:
+            >>> Config().replace({"model.d_embed": 20}).model.d_embed
+            20
+            >>> Config().replace({"model.d_embd": 20})
+            Traceback (most recent call last):
+            fielddep.errors.ConfigError: unknown setting model.d_embd; did you mean model.d_embed?
+        """
+        changed: dict[str, dict[str, Any]] = {}
+        for path, value in values.items():
+            section, _, key = path.partition(".")
+            hints = _hints(section, key)
+            name, _, entry = key.partition(".")
+            if entry:  # data.kinds.age: one entry of a per-field setting
+                section_now = getattr(self, section)
+                old = changed.get(section, {}).get(name, getattr(section_now, name))
+                if old is not None and not isinstance(old, Mapping):
+                    old = {PER_FIELD_DEFAULT: old}
+                value = {**(old or {}), entry: value}
+            changed.setdefault(section, {})[name] = _coerce(value, hints[name], f"{section}.{name}")
+        sections = {s: dataclasses.replace(getattr(self, s), **new) for s, new in changed.items()}
+        config = dataclasses.replace(self, **sections)
+        _check_ranges(config)
+        return config
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Nested plain values; settings that are None are left out, as TOML has no null."""
+        return {
+            section.name: {
+                key: list(value) if isinstance(value, tuple) else value
+                for key, value in dataclasses.asdict(getattr(self, section.name)).items()
+                if value is not None
+            }
+            for section in dataclasses.fields(self)
+        }
+
+    def to_toml(self) -> str:
+        """TOML text that `from_toml` reads back to an equal config."""
+        return tomli_w.dumps(self.to_dict())
+
+
+@dataclass(frozen=True)
+class SettingInfo:
+    """One line of the settings' reference."""
+
+    path: str
+    default: Any
+    doc: str
+
+
+def settings_reference() -> Iterator[SettingInfo]:
+    """Every setting with its default and documentation."""
+    config = Config()
+    for section in dataclasses.fields(config):
+        values = getattr(config, section.name)
+        for item in dataclasses.fields(values):
+            yield SettingInfo(f"{section.name}.{item.name}", getattr(values, item.name), item.metadata["doc"])
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Read one `--set` argument, `section.key=value`; the value is TOML, or a plain word.
+
+    Example:
+        >>> parse_assignment("model.hidden=[64, 32]"), parse_assignment("train.optimizer=adam")
+        (('model.hidden', [64, 32]), ('train.optimizer', 'adam'))
+    """
+    path, equals, raw = text.partition("=")
+    if not equals or not path.strip():
+        raise ConfigError(f"expected section.key=value, given {text!r}; for instance model.d_embed=20")
+    try:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = {"none": None, "True": True, "False": False}.get(raw.strip(), raw.strip())
+    return path.strip(), value
+
+
+def _names(cls: type) -> list[str]:
+    return [item.name for item in dataclasses.fields(cls)]
+
+
+def _hints(section: str, key: str) -> dict[str, Any]:
+    """Types of a section's settings; refuses unknown names with the nearest known one."""
+    sections = typing.get_type_hints(Config)
+    known = [info.path for info in settings_reference()]
+    name = key.partition(".")[0]
+    if section in sections and name in _names(sections[section]):
+        return typing.get_type_hints(sections[section])
+    path = f"{section}.{name}" if name else section
+    by_name = [k for k in known if k.endswith(f".{name or section}")]
+    near = by_name or difflib.get_close_matches(path, known, n=1, cutoff=0.5)
+    advice = f"did you mean {near[0]}?" if near else f"sections are {', '.join(sections)}"
+    raise ConfigError(f"unknown setting {path}; {advice}")
+
+
+def _coerce(value: Any, hint: Any, path: str) -> Any:
+    """Check a plain value against an annotation; lists become tuples and integers may stand for floats."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        for option in args:
+            try:
+                return _coerce(value, option, path)
+            except ConfigError:
+                continue
+    elif hint is type(None):
+        if value is None:
+            return None
+    elif origin is Literal:
+        if value in args and not isinstance(value, bool):
+            return value
+        if all(isinstance(a, str) for a in args):
+            near = difflib.get_close_matches(str(value), args, n=1)
+            hint_text = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"{path} is one of {', '.join(map(repr, args))}; given {value!r}{hint_text}")
+    elif origin is tuple:
+        if isinstance(value, (list, tuple)):
+            return tuple(_coerce(v, args[0], path) for v in value)
+    elif origin is dict:
+        if isinstance(value, Mapping):
+            return {str(k): _coerce(v, args[1], f"{path}.{k}") for k, v in value.items()}
+    elif hint is float:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+    elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    raise ConfigError(f"{path} must be {_describe(hint)}; given {value!r}")
+
+
+def _describe(hint: Any) -> str:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_describe(a) for a in args)
+    if origin is Literal:
+        return "one of " + ", ".join(map(repr, args))
+    if origin is tuple:
+        return f"a list of {_describe(args[0])}"
+    if origin is dict:
+        return f"a table of field name to {_describe(args[1])}"
+    plain = {
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        bool: "true or false",
+        type(None): "none",
+    }
+    return plain.get(hint, str(hint))
+
+
+_AT_LEAST: dict[str, float] = {
+    "data.n_bins": 2,
+    "data.min_count": 1,
+    "model.d_embed": 1,
+    "model.n_inner_steps": 0,
+    "model.inner_lr": 0,
+    "model.global_penalty": 0,
+    "model.embedding_init_scale": 0,
+    "train.batch_size": 1,
+    "train.max_epochs": 1,
+    "train.patience": 1,
+    "train.plateau_patience": 1,
+    "train.min_delta": 0,
+    "train.embedding_l2": 0,
+    "train.first_order_l2": 0,
+    "train.weight_decay": 0,
+    "train.unknown_rate": 0,
+    "train.threads": 1,
+}
+_ABOVE_ZERO = (
+    "model.sparsity",
+    "train.lr",
+    "train.eval_every",
+    "train.clip_norm",
+    "train.plateau_factor",
+)
+_SHARES = ("split.validation", "split.test", "model.dropout", "model.embedding_dropout")
+
+
+def _check_ranges(config: Config) -> None:
+    for path, smallest in _AT_LEAST.items():
+        for value in _values(config, path):
+            if not value >= smallest:
+                raise ConfigError(f"{path} must be at least {smallest:g}; given {value}")
+    for path in _ABOVE_ZERO:
+        for value in _values(config, path):
+            if not value > 0:
+                raise ConfigError(f"{path} must be above 0; given {value}")
+    for path in _SHARES:
+        for value in _values(config, path):
+            if not 0 <= value < 1:
+                raise ConfigError(f"{path} must be from 0 up to, not including, 1; given {value}")
+    if config.split.validation + config.split.test >= 1:
+        raise ConfigError(
+            "split.validation and split.test must leave rows for training; given "
+            f"{config.split.validation} + {config.split.test}"
+        )
+    if any(width < 1 for width in config.model.hidden):
+        raise ConfigError(f"model.hidden must hold widths of at least 1; given {list(config.model.hidden)}")
+
+
+def _values(config: Config, path: str) -> list[float]:
+    section, _, key = path.partition(".")
+    value = getattr(getattr(config, section), key)
+    if value is None:
+        return []
+    return list(value.values()) if isinstance(value, Mapping) else [value]

@@ -1,0 +1,74 @@
+"""Batch: the one thing that travels from the data side to a model.
+
+Shape legend: B rows of the batch, F fields, N numerical fields given as `value x vector`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldLayout:
+    """What a model must know of the fields; all that it may know.
+
+    Ids of all fields live in one joint range: field f owns `n_ids[f]` consecutive ids from `offsets[f]` on.
+    Within a field, local id 0 means *missing* and local id 1 means *rare or unknown*; a numerical field that is
+    given as `value x vector` has the two local ids 0 (*missing*) and 1 (*a number*).
+    """
+
+    names: tuple[str, ...]
+    n_ids: tuple[int, ...]
+    numerical: tuple[int, ...] = ()
+    """Positions of the fields given as `value x vector`, ascending."""
+
+    @property
+    def n_fields(self) -> int:
+        """Number of fields (m)."""
+        return len(self.n_ids)
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """First joint id of every field."""
+        starts = [0]
+        for size in self.n_ids[:-1]:
+            starts.append(starts[-1] + size)
+        return tuple(starts)
+
+    @property
+    def n_ids_total(self) -> int:
+        """Number of joint ids, the height of an embedding table."""
+        return sum(self.n_ids)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Encoded rows on their way to a model.
+
+    Attributes:
+        ids_BF: joint ids, int64.
+        numbers_BN: standardised numbers of the numerical fields, float32; 1 where the number is missing.
+        target_B: class index or regression target; None when unknown.
+        weight_B: sample weights; None means one each.
+    """
+
+    ids_BF: torch.Tensor
+    numbers_BN: torch.Tensor
+    target_B: torch.Tensor | None = None
+    weight_B: torch.Tensor | None = None
+
+    def __len__(self) -> int:
+        return int(self.ids_BF.shape[0])
+
+    def to(self, device: torch.device) -> Batch:
+        """The same rows on another device."""
+        if self.ids_BF.device == device:
+            return self
+        move = [
+            t if t is None else t.to(device, non_blocking=True)
+            for t in (self.ids_BF, self.numbers_BN, self.target_B, self.weight_B)
+        ]
+        assert move[0] is not None and move[1] is not None
+        return Batch(ids_BF=move[0], numbers_BN=move[1], target_B=move[2], weight_B=move[3])

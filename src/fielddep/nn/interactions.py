@@ -1,0 +1,47 @@
+"""Interactions: a bilinear product of every pair of fields.
+
+Shape legend: B rows, F fields (m), D embedding size (k), P pairs m(m-1)/2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class BilinearInteractions(nn.Module):
+    """e_i^T Phi_ij e_j for every pair i < j, in the order (0,1), (0,2), ..., (m-2, m-1).
+
+    One matrix product a field: the pairs of field i share their left factor, so their matrices are stacked.
+
+    Shape:
+        embeddings (B, F, D) -> (B, P).
+
+    Example:
+        >>> BilinearInteractions(3, 4)(torch.ones(2, 3, 4)).shape
+        torch.Size([2, 3])
+    """
+
+    def __init__(self, n_fields: int, d_embed: int) -> None:
+        super().__init__()
+        self.n_pairs = n_fields * (n_fields - 1) // 2
+        # phi_PDD[p] is Phi_ij transposed, so that stacking the pairs of a field needs no copy.
+        self.phi_PDD = nn.Parameter(torch.empty(self.n_pairs, d_embed, d_embed))
+        bound = math.sqrt(6.0 / (2 * d_embed))
+        nn.init.uniform_(self.phi_PDD, -bound, bound)
+
+    def forward(self, e_BFD: torch.Tensor) -> torch.Tensor:
+        """Products of all pairs."""
+        n_rows, n_fields, d_embed = e_BFD.shape
+        # Unbinding and splitting once keeps the backward pass free of zero-filled copies that slicing would make.
+        fields = e_BFD.unbind(dim=1)
+        stacked = self.phi_PDD.view(-1, d_embed).split([n * d_embed for n in range(n_fields - 1, 0, -1)])
+        products = []
+        for i, phi in enumerate(stacked):
+            left_BRD = F.linear(fields[i], phi).view(n_rows, n_fields - 1 - i, d_embed)
+            right_BRD = torch.stack(fields[i + 1 :], dim=1)
+            products.append((left_BRD * right_BRD).sum(dim=-1))
+        return torch.cat(products, dim=1)

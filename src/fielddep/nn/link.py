@@ -1,0 +1,20 @@
+"""From a model's output to what a user reads: the only place where logits become probabilities.
+
+Shape legend: B rows, C outputs.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from fielddep.data.schema import Target
+
+
+def predictions(logits_BC: torch.Tensor, target: Target) -> torch.Tensor:
+    """Probabilities of every class (B, classes), or values in the target's unit (B,) for regression."""
+    if target.task == "regression":
+        return logits_BC[:, 0] * target.scale + target.mean
+    if target.task == "binary":
+        positive_B = torch.sigmoid(logits_BC[:, 0])
+        return torch.stack([1.0 - positive_B, positive_B], dim=1)
+    return torch.softmax(logits_BC, dim=1)

@@ -1,0 +1,113 @@
+"""Meta-Dependency Learning: embed, refine the dependencies of the row, interact, predict.
+
+Shape legend: B rows, F fields (m), N numerical fields, D embedding size (k), C outputs, Q dependency inputs.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from fielddep.config import ModelConfig
+from fielddep.data.batch import FieldLayout
+from fielddep.errors import ConfigError, SchemaError
+from fielddep.nn.embedding import EmbeddingTable
+from fielddep.nn.interactions import BilinearInteractions
+from fielddep.nn.mlp import build_mlp
+from fielddep.nn.model import FieldModel
+from fielddep.nn.refinement import Dependencies, Refinement
+
+
+class MDL(FieldModel):
+    """The model of the paper; every point where paper and reference code differ is a setting of `ModelConfig`.
+
+    Example:
+        >>> layout = FieldLayout(names=("user", "item", "hour"), n_ids=(5, 7, 26))
+        >>> model = MDL(layout, 1, ModelConfig(d_embed=4))
+        >>> model(torch.tensor([[0, 5, 12], [3, 6, 20]]), torch.empty(2, 0)).shape
+        torch.Size([2, 1])
+    """
+
+    dependency_inputs_Q: torch.Tensor
+
+    def __init__(self, layout: FieldLayout, n_outputs: int, config: ModelConfig) -> None:
+        super().__init__(layout, n_outputs)
+        n_fields = layout.n_fields
+        if n_fields < 2:
+            raise SchemaError(f"MDL relates fields to each other and needs at least 2; given {layout.names}")
+        if config.d_embed is None:
+            raise ConfigError("model.d_embed is not decided; give a number or resolve the config from the data")
+        self.config = config
+        self.embedding = EmbeddingTable(layout, config.d_embed)
+        self.embedding.init_weights(config.embedding_init, config.embedding_init_scale)
+        self.embedding_dropout = nn.Dropout(config.embedding_dropout)
+        self.first_order = EmbeddingTable(layout, n_outputs) if config.first_order else None
+        self.interactions = BilinearInteractions(n_fields, config.d_embed)
+        self.refinement = Refinement(
+            n_fields,
+            n_inner_steps=config.n_inner_steps if config.dependencies == "refined" else 0,
+            inner_lr=config.inner_lr,
+            sparsity=config.sparsity,
+            mu_start=config.mu_start,
+            mu_update_from=config.mu_update_from,
+            residual_reduction=config.residual_reduction,
+            init=config.dependency_init,
+        )
+        if config.dependencies == "none":
+            self.refinement.requires_grad_(False)
+        inputs = _dependency_inputs(n_fields, config)
+        self.register_buffer("dependency_inputs_Q", inputs, persistent=False)
+        self.mlp = build_mlp(
+            self.interactions.n_pairs + len(inputs),
+            config.hidden,
+            n_outputs,
+            batch_norm=config.batch_norm,
+            dropout=config.dropout,
+        )
+
+    def forward(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
+        """Logits (B, C) after T steps of refinement."""
+        return self._logits(ids_BF, numbers_BN)[0]
+
+    def training_forward(
+        self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Logits, and zeta times the dependency loss where `dependencies = "global"`."""
+        logits_BC, dependencies = self._logits(ids_BF, numbers_BN)
+        if self.config.dependencies != "global" or dependencies is None:
+            return logits_BC, None
+        loss_BF = dependencies.loss_BF(self.config.sparsity)
+        return logits_BC, self.config.global_penalty * loss_BF.sum(dim=1).mean()
+
+    def embed(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
+        """Embedded fields (B, F, D), the columns of E."""
+        e_BFD: torch.Tensor = self.embedding_dropout(self.embedding(ids_BF, numbers_BN))
+        return e_BFD
+
+    def _logits(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> tuple[torch.Tensor, Dependencies | None]:
+        e_BFD = self.embed(ids_BF, numbers_BN)
+        inputs = [self.interactions(e_BFD)]
+        dependencies = None
+        if self.config.dependencies != "none":
+            dependencies = self.refinement(e_BFD)
+            inputs.append(self._dependency_values(dependencies))
+        logits_BC: torch.Tensor = self.mlp(torch.cat(inputs, dim=1)) + self.bias
+        if self.first_order is not None:
+            logits_BC = logits_BC + self.first_order(ids_BF, numbers_BN).sum(dim=1)
+        return logits_BC, dependencies
+
+    def _dependency_values(self, dependencies: Dependencies) -> torch.Tensor:
+        """Entries of mu * W (B, Q) that the network sees."""
+        scale = self.config.sparsity if self.config.dependency_scale == "normalized" else 1.0
+        weighted_BFF = dependencies.w_BFF * (dependencies.mu_BF / scale).unsqueeze(1)
+        return weighted_BFF.flatten(1).index_select(1, self.dependency_inputs_Q)
+
+
+def _dependency_inputs(n_fields: int, config: ModelConfig) -> torch.Tensor:
+    """Flat positions in the m x m matrix that the network sees."""
+    if config.dependencies == "none":
+        return torch.empty(0, dtype=torch.int64)
+    positions = torch.arange(n_fields * n_fields)
+    if config.dependency_diagonal:
+        return positions
+    return positions[positions % (n_fields + 1) != 0]

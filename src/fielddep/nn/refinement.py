@@ -1,0 +1,136 @@
+"""Refinement: the inner loop that fits the dependencies to one row, without its label.
+
+There is no label argument anywhere in this file, and there must never be one.
+
+Column j of W holds how field j is expressed by the others, w_jj = -1, so column j of E W is its residual.
+With S = E^T E (Gram form) the gradient is S W with its columns scaled by mu, the squared residuals are the column
+sums of W * (S W), and one product serves the mu update of a step and the W update of the next.
+
+Shape legend: B rows, F fields (m), D embedding size (k).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from fielddep.nn.simplex import project_to_simplex
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dependencies:
+    """Dependencies of a batch after some steps of refinement.
+
+    Attributes:
+        w_BFF: coefficients; column j expresses field j, the diagonal is -1.
+        mu_BF: weights of the fields, summing to lambda once a step has been taken.
+        squared_residuals_BF: |E w_j|^2.
+    """
+
+    w_BFF: torch.Tensor
+    mu_BF: torch.Tensor
+    squared_residuals_BF: torch.Tensor
+
+    def loss_BF(self, sparsity: float) -> torch.Tensor:
+        """Dependency loss of every field, mu_j |E w_j|^2 / (2 lambda); its sum over fields is L(W, mu)."""
+        return self.mu_BF * self.squared_residuals_BF / (2 * sparsity)
+
+
+class Refinement(nn.Module):
+    """The inner loop with its learned start W(0).
+
+    Args:
+        n_fields: m.
+        n_inner_steps: T; zero gives W(0).
+        inner_lr: eta.
+        sparsity: lambda, the sum of mu.
+        mu_start: mu(0) is lambda/m each ("share") or 1 each ("one").
+        mu_update_from: the mu update uses W(t) ("new") or W(t-1) ("old").
+        residual_reduction: squared residuals are summed over the k rows of E, or averaged.
+        init: off-diagonal start of W(0), 1/(m-1) ("uniform") or 0 ("zeros").
+
+    Shape:
+        embeddings (B, F, D) -> `Dependencies`.
+    """
+
+    off_diagonal_FF: torch.Tensor
+
+    def __init__(
+        self,
+        n_fields: int,
+        *,
+        n_inner_steps: int = 4,
+        inner_lr: float = 1.0,
+        sparsity: float = 10.0,
+        mu_start: Literal["share", "one"] = "share",
+        mu_update_from: Literal["new", "old"] = "new",
+        residual_reduction: Literal["sum", "mean"] = "sum",
+        init: Literal["uniform", "zeros"] = "uniform",
+    ) -> None:
+        super().__init__()
+        self.n_inner_steps = n_inner_steps
+        self.inner_lr = inner_lr
+        self.sparsity = sparsity
+        self.mu_update_from = mu_update_from
+        self.residual_reduction = residual_reduction
+        self.mu_start = sparsity / n_fields if mu_start == "share" else 1.0
+        start = 1.0 / (n_fields - 1) if init == "uniform" else 0.0
+        self.weight = nn.Parameter(torch.full((n_fields, n_fields), start))
+        self.register_buffer("off_diagonal_FF", 1.0 - torch.eye(n_fields), persistent=False)
+
+    @property
+    def w0_FF(self) -> torch.Tensor:
+        """W(0): the learned start with its diagonal at -1."""
+        return self.weight * self.off_diagonal_FF - (1.0 - self.off_diagonal_FF)
+
+    def forward(self, e_BFD: torch.Tensor) -> Dependencies:
+        """Dependencies after the last step."""
+        *_, last = self.path(e_BFD)
+        return last
+
+    def path(self, e_BFD: torch.Tensor, n_inner_steps: int | None = None) -> Iterator[Dependencies]:
+        """Dependencies before the first and after every step: (W(t), mu(t)) for t = 0 ... T."""
+        n_steps = self.n_inner_steps if n_inner_steps is None else n_inner_steps
+        n_rows, n_fields, d_embed = e_BFD.shape
+        product = ResidualProduct(e_BFD, n_steps)
+        per_residual = 1.0 / d_embed if self.residual_reduction == "mean" else 1.0
+
+        w_BFF = self.w0_FF.to(e_BFD.dtype).expand(n_rows, n_fields, n_fields)
+        mu_BF = e_BFD.new_full((n_rows, n_fields), self.mu_start)
+        gradient_BFF, squared_BF = product(w_BFF)
+        yield Dependencies(w_BFF=w_BFF, mu_BF=mu_BF, squared_residuals_BF=squared_BF)
+        for _ in range(n_steps):
+            step_BFF = gradient_BFF * mu_BF.unsqueeze(1) * self.off_diagonal_FF
+            w_BFF = w_BFF - (self.inner_lr / self.sparsity) * step_BFF
+            squared_old_BF = squared_BF
+            gradient_BFF, squared_BF = product(w_BFF)
+            used_BF = squared_BF if self.mu_update_from == "new" else squared_old_BF
+            mu_BF = project_to_simplex(mu_BF - (self.inner_lr / 2 * per_residual) * used_BF, self.sparsity)
+            yield Dependencies(w_BFF=w_BFF, mu_BF=mu_BF, squared_residuals_BF=squared_BF)
+
+
+class ResidualProduct:
+    """W -> (E^T E W, squared column norms of E W), by the cheaper of two equal forms.
+
+    The Gram form pays D F^2 once and F^3 a product; the direct form pays 2 D F^2 a product. With many fields and
+    small embeddings the direct form wins.
+    """
+
+    def __init__(self, e_BFD: torch.Tensor, n_inner_steps: int) -> None:
+        _, n_fields, d_embed = e_BFD.shape
+        n_products = n_inner_steps + 1
+        self.gram_form = d_embed + n_products * n_fields <= 2 * n_products * d_embed
+        self.e_BFD = e_BFD
+        self.s_BFF = e_BFD @ e_BFD.transpose(1, 2) if self.gram_form else None
+
+    def __call__(self, w_BFF: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """E^T E W (B, F, F) and the squared residuals (B, F)."""
+        if self.s_BFF is not None:
+            g_BFF = self.s_BFF @ w_BFF
+            return g_BFF, (w_BFF * g_BFF).sum(dim=1)
+        r_BDF = self.e_BFD.transpose(1, 2) @ w_BFF
+        return self.e_BFD @ r_BDF, r_BDF.square().sum(dim=1)

@@ -1,0 +1,269 @@
+"""The loop: fit -> run_epoch -> train_step, with evaluation inside the epoch.
+
+A run is a function of its data, settings and seed: the order of rows depends on seed and epoch, replaced ids on seed
+and step, dropout on the random state that every checkpoint keeps. So a run that was killed and resumed ends with
+the weights of one that was not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from fielddep.config import TrainConfig
+from fielddep.data.batch import Batch
+from fielddep.data.loader import Loader
+from fielddep.data.schema import Target
+from fielddep.errors import CheckpointError, TrainingError
+from fielddep.nn.model import FieldModel
+from fielddep.training.callbacks import Callback, TrainingPlan
+from fielddep.training.checkpoint import CheckpointFolder
+from fielddep.training.history import Evaluation, History
+from fielddep.training.metrics import Metrics
+from fielddep.training.objective import mean_loss
+from fielddep.training.optim import Optimizer
+
+NAN_CHECK_STEPS = 50
+"""On an accelerator the loss is looked at only every so many steps, as each look waits for the device."""
+
+
+@dataclass
+class TrainerState:
+    """What the loop remembers between steps; plain numbers, kept in every checkpoint."""
+
+    step: int = 0
+    best_loss: float = math.inf
+    best_step: int = -1
+    n_bad: int = 0
+    """Evaluations since the last improvement."""
+    n_bad_at_lr: int = 0
+    """Evaluations since the last improvement or drop of the learning rate."""
+    lr: float = 0.0
+    seconds: float = 0.0
+    finished: bool = False
+
+
+class Trainer:
+    """Trains a model with early stopping on the validation loss; the best weights are restored at the end.
+
+    Args:
+        model: trained in place.
+        target: task and classes.
+        config: resolved settings (nothing left to decide).
+        train: shuffled training rows.
+        validation: validation rows.
+        prepare: changes a training batch, for instance to train the rare id.
+        callbacks: lookers-on.
+        history: where evaluations are kept.
+        checkpoints: folder for checkpoints; None writes none.
+    """
+
+    def __init__(
+        self,
+        model: FieldModel,
+        target: Target,
+        config: TrainConfig,
+        *,
+        train: Loader,
+        validation: Loader,
+        prepare: Callable[[Batch, int], Batch] | None = None,
+        callbacks: Sequence[Callback] = (),
+        history: History | None = None,
+        checkpoints: CheckpointFolder | None = None,
+    ) -> None:
+        assert config.lr is not None and config.eval_every is not None and config.embedding_l2 is not None
+        self.model = model
+        self.target = target
+        self.config = config
+        self.train = train
+        self.validation = validation
+        self.prepare = prepare or (lambda batch, step: batch)
+        self.callbacks = callbacks
+        self.history = History() if history is None else history
+        self.checkpoints = checkpoints
+        self.device = torch.device(config.device)
+        self.model.to(self.device)
+        self.state = TrainerState(lr=config.lr)
+        first_order_l2 = config.embedding_l2 if config.first_order_l2 is None else config.first_order_l2
+        self.optimizer = Optimizer(
+            model,
+            kind=config.optimizer,
+            lr=config.lr,
+            l2={n: first_order_l2 if n == "first_order" else config.embedding_l2 for n, _ in model.tables()},
+            weight_decay=config.weight_decay,
+            clip_norm=config.clip_norm,
+        )
+        self.eval_interval = max(1, round(train.n_batches / config.eval_every))
+        self.n_steps = train.n_batches * config.max_epochs
+        self._best: dict[str, torch.Tensor] = {}
+        self._losses: list[torch.Tensor] = []
+
+    def fit(self, *, resume: bool = False) -> History:
+        """Train to the end; with `resume`, from the last checkpoint if there is one."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.seed)
+            if resume:
+                self._restore()
+            plan = TrainingPlan(
+                n_rows=self.train.n_rows,
+                n_batches=self.train.n_batches,
+                max_epochs=self.config.max_epochs,
+                start_step=self.state.step,
+            )
+            try:
+                self._tell(lambda c: c.on_start(plan))
+                self._clock = time.perf_counter() - self.state.seconds
+                while not self.state.finished:
+                    self.run_epoch()
+            finally:
+                self._tell(lambda c: c.on_end())
+        self.model.load_state_dict(self._best)
+        self.model.eval()
+        return self.history
+
+    def run_epoch(self) -> None:
+        """Learn from the rest of the current epoch's batches, evaluating on the way."""
+        epoch, start = divmod(self.state.step, self.train.n_batches)
+        for batch in self.train.batches(epoch, start):
+            self.train_step(batch)
+            last = self.state.step == self.n_steps
+            if self.state.step % self.eval_interval == 0 or last:
+                self._evaluate_and_decide(last)
+                if self.state.finished:
+                    return
+
+    def train_step(self, batch: Batch) -> None:
+        """Learn from one batch."""
+        self.model.train()
+        self.state.step += 1
+        batch = self.prepare(batch, self.state.step).to(self.device)
+        assert batch.target_B is not None
+        self.optimizer.lr = self.state.lr
+        self.optimizer.zero_grad()
+        logits_BC, penalty = self.model.training_forward(batch.ids_BF, batch.numbers_BN)
+        loss = mean_loss(logits_BC, batch.target_B, batch.weight_B, self.target.task)
+        total = loss if penalty is None else loss + penalty
+        total.backward()  # type: ignore[no-untyped-call]
+        if self.device.type == "cpu" or self.state.step % NAN_CHECK_STEPS == 0:
+            self._guard(batch, total)
+        self.optimizer.step(len(batch))
+        self._losses.append(loss.detach())
+        self._tell(lambda c: c.on_step(self.state.step, len(batch), float(loss.detach())))
+
+    @torch.no_grad()
+    def evaluate(self, loader: Loader) -> dict[str, float]:
+        """Metrics of the model as it is, on all rows of a loader."""
+        return evaluate(self.model, self.target, loader, self.device)
+
+    def _evaluate_and_decide(self, last: bool) -> None:
+        values = self.evaluate(self.validation)
+        if not math.isfinite(values["loss"]):
+            raise TrainingError(self._advice("the validation loss is not a number"))
+        improved = values["loss"] < self.state.best_loss - self.config.min_delta
+        if improved:
+            self.state.best_loss, self.state.best_step = values["loss"], self.state.step
+            self.state.n_bad = self.state.n_bad_at_lr = 0
+            self._best = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+        else:
+            self.state.n_bad += 1
+            self.state.n_bad_at_lr += 1
+        evaluation = Evaluation(
+            step=self.state.step,
+            epoch=self.state.step / self.train.n_batches,
+            lr=self.state.lr,
+            train_loss=float(torch.stack(self._losses).mean()) * self._loss_unit,
+            validation=values,
+            best=improved,
+            seconds=round(time.perf_counter() - self._clock, 3),
+        )
+        self._losses.clear()
+        self.history.add(evaluation)
+        self.state.seconds = evaluation.seconds
+        if self.state.n_bad_at_lr >= self.config.plateau_patience:
+            self.state.lr *= self.config.plateau_factor
+            self.state.n_bad_at_lr = 0
+        self.state.finished = last or self.state.n_bad >= self.config.patience
+        self._checkpoint(improved)
+        self._tell(lambda c: c.on_evaluation(evaluation))
+
+    @property
+    def _loss_unit(self) -> float:
+        """Squared errors are told in the target's own unit."""
+        return self.target.scale**2 if self.target.task == "regression" else 1.0
+
+    def _checkpoint(self, improved: bool) -> None:
+        if self.checkpoints is None:
+            return
+        tensors = {f"model/{k}": v for k, v in self.model.state_dict().items()}
+        tensors |= {f"optimizer/{k}": v for k, v in self.optimizer.state().items()}
+        tensors["random"] = torch.get_rng_state()
+        state = {**dataclasses.asdict(self.state), "history": [e.to_json() for e in self.history]}
+        self.checkpoints.save(tensors, state, self._best if improved else None)
+
+    def _restore(self) -> None:
+        checkpoint = None if self.checkpoints is None else self.checkpoints.load()
+        if checkpoint is None:
+            return
+        history = checkpoint.state.pop("history")
+        self.state = TrainerState(**checkpoint.state)
+        try:
+            self.model.load_state_dict(_part(checkpoint.tensors, "model/"))
+            self.optimizer.load_state(_part(checkpoint.tensors, "optimizer/"))
+        except (KeyError, RuntimeError) as error:
+            raise CheckpointError(
+                f"the checkpoint does not fit this model ({str(error).splitlines()[0]}); data or settings have "
+                "changed since it was written. Use the same table and settings, or --force to train anew"
+            ) from error
+        torch.set_rng_state(checkpoint.tensors["random"].cpu())
+        self._best = {k: v.to(self.device) for k, v in checkpoint.best.items()}
+        self.history.restore(history)
+
+    def _guard(self, batch: Batch, loss: torch.Tensor) -> None:
+        if torch.isfinite(loss):
+            return
+        raise TrainingError(self._advice(f"the loss is {float(loss)}", _suspect(self.model, batch)))
+
+    def _advice(self, what: str, field: str | None = None) -> str:
+        where = f" (field {field!r})" if field else ""
+        return (
+            f"{what} at step {self.state.step}{where}. Lower train.lr (now {self.state.lr:g}) or model.inner_lr, set "
+            "train.clip_norm = 1.0, or bin the numerical field (data.numeric = 'quantile')"
+        )
+
+    def _tell(self, event: Callable[[Callback], None]) -> None:
+        for callback in self.callbacks:
+            event(callback)
+
+
+@torch.no_grad()
+def evaluate(model: FieldModel, target: Target, loader: Loader, device: torch.device) -> dict[str, float]:
+    """Metrics of a model on all rows of a loader."""
+    model.eval()
+    metrics = Metrics(target)
+    for batch in loader.batches():
+        moved = batch.to(device)
+        assert moved.target_B is not None
+        metrics.update(model(moved.ids_BF, moved.numbers_BN), moved.target_B, moved.weight_B)
+    return metrics.result()
+
+
+def _part(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def _suspect(model: FieldModel, batch: Batch) -> str | None:
+    """Field whose numbers or embeddings are not finite or largest, the likeliest cause of a diverged loss."""
+    layout = model.layout
+    for position, field in enumerate(layout.numerical):
+        if not torch.isfinite(batch.numbers_BN[:, position]).all():
+            return layout.names[field]
+    sizes_F = torch.zeros(layout.n_fields)
+    for _, table in model.tables():
+        rows_BF = table.weight.detach()[batch.ids_BF].abs().amax(dim=2).cpu()
+        sizes_F = torch.maximum(sizes_F, torch.nan_to_num(rows_BF, nan=math.inf).amax(dim=0))
+    return layout.names[int(sizes_F.argmax())] if len(sizes_F) else None

@@ -1,0 +1,55 @@
+"""Training the rare id: values are hidden now and then, so that an unknown value means something.
+
+Where no value of a field is rare, nothing would ever train its rare id, and an unknown value at predict time would
+get a random vector. So while training a value seen c times is replaced by the rare id with probability
+a / (a + c), a = `unknown_rate`: a value seen once often, a frequent one hardly ever, as unknown values resemble rare
+ones. A floor keeps the id trained in fields that hold frequent values only. Evaluation and prediction never
+replace anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from fielddep.data.batch import Batch, FieldLayout
+
+FLOOR = 1e-3
+"""Smallest probability of a value to be replaced, in fields that have any."""
+MIN_REPLACED = 8
+"""Rows an epoch that the floor should replace in a field of a small table."""
+
+
+class UnknownTraining:
+    """Replaces ids of a training batch by the rare id of their field.
+
+    Args:
+        layout: fields of the table.
+        counts: training count of every local id, field by field.
+        rate: `unknown_rate`; zero switches replacing off.
+        seed: the draws of a step depend on nothing but seed and step.
+    """
+
+    def __init__(self, layout: FieldLayout, counts: Sequence[np.ndarray], *, rate: float, seed: int) -> None:
+        self.seed = seed
+        self.active = rate > 0
+        self.rare_F = torch.tensor(layout.offsets, dtype=torch.int64) + 1
+        chances = []
+        for field, count in enumerate(counts):
+            chance = rate / (rate + np.maximum(count, 1e-9))
+            floor = max(FLOOR, MIN_REPLACED / max(float(count.sum()), 1.0))
+            chance = np.clip(np.maximum(chance, min(floor, 0.05)), 0.0, 0.5)
+            chance[:2] = 0.0  # missing and rare stay what they are
+            chances.append(np.zeros_like(chance) if field in layout.numerical else chance)
+        self.chance = torch.from_numpy(np.concatenate(chances)).float()
+
+    def __call__(self, batch: Batch, step: int) -> Batch:
+        """The batch with some ids replaced."""
+        if not self.active:
+            return batch
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + 500_009 + step)
+        draw_BF = torch.rand(batch.ids_BF.shape, generator=generator)
+        return replace(batch, ids_BF=torch.where(draw_BF < self.chance[batch.ids_BF], self.rare_F, batch.ids_BF))
