@@ -130,6 +130,10 @@ class ModelConfig:
     )
     dependency_diagonal: bool = setting(False, "give the network the diagonal of mu * W too")
     dependency_init: Literal["uniform", "zeros"] = setting("uniform", "W(0) off the diagonal: 1/(m-1) or 0")
+    interaction_init: Literal["xavier", "identity"] = setting(
+        "xavier", "start of the pair matrices Phi: Xavier uniform, or the identity (plain products, as in an FM)"
+    )
+    embedding_input: bool = setting(False, "give the network the embeddings themselves too, as a deep CTR model does")
     hidden: tuple[int, ...] = setting((100, 100), "widths of the hidden layers")
     batch_norm: Literal["all", "hidden", "none"] = setting(
         "all",

@@ -6,6 +6,7 @@ Shape legend: B rows, F fields (m), D embedding size (k), P pairs m(m-1)/2.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import nn
@@ -25,20 +26,23 @@ class BilinearInteractions(nn.Module):
         torch.Size([2, 3])
     """
 
-    def __init__(self, n_fields: int, d_embed: int) -> None:
+    def __init__(self, n_fields: int, d_embed: int, *, init: Literal["xavier", "identity"] = "xavier") -> None:
         super().__init__()
         self.n_pairs = n_fields * (n_fields - 1) // 2
         # phi_PDD[p] is Phi_ij transposed, so that stacking the pairs of a field needs no copy.
         self.phi_PDD = nn.Parameter(torch.empty(self.n_pairs, d_embed, d_embed))
         bound = math.sqrt(6.0 / (2 * d_embed))
         nn.init.uniform_(self.phi_PDD, -bound, bound)
+        if init == "identity":
+            with torch.no_grad():
+                self.phi_PDD.copy_(torch.eye(d_embed).expand_as(self.phi_PDD))
 
     def forward(self, e_BFD: torch.Tensor) -> torch.Tensor:
         """Products of all pairs."""
         n_rows, n_fields, d_embed = e_BFD.shape
         # Unbinding and splitting once keeps the backward pass free of zero-filled copies that slicing would make.
         fields = e_BFD.unbind(dim=1)
-        stacked = self.phi_PDD.view(-1, d_embed).split([n * d_embed for n in range(n_fields - 1, 0, -1)])
+        stacked = torch.split(self.phi_PDD.view(-1, d_embed), [n * d_embed for n in range(n_fields - 1, 0, -1)])
         products = []
         for i, phi in enumerate(stacked):
             left_BRD = F.linear(fields[i], phi).view(n_rows, n_fields - 1 - i, d_embed)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from fielddep.data.schema import Target
+from fielddep.data.target import Target
 
 
 def predictions(logits_BC: torch.Tensor, target: Target) -> torch.Tensor:

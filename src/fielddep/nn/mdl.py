@@ -42,7 +42,7 @@ class MDL(FieldModel):
         self.embedding.init_weights(config.embedding_init, config.embedding_init_scale)
         self.embedding_dropout = nn.Dropout(config.embedding_dropout)
         self.first_order = EmbeddingTable(layout, n_outputs) if config.first_order else None
-        self.interactions = BilinearInteractions(n_fields, config.d_embed)
+        self.interactions = BilinearInteractions(n_fields, config.d_embed, init=config.interaction_init)
         self.refinement = Refinement(
             n_fields,
             n_inner_steps=config.n_inner_steps if config.dependencies == "refined" else 0,
@@ -58,7 +58,7 @@ class MDL(FieldModel):
         inputs = _dependency_inputs(n_fields, config)
         self.register_buffer("dependency_inputs_Q", inputs, persistent=False)
         self.mlp = build_mlp(
-            self.interactions.n_pairs + len(inputs),
+            self.interactions.n_pairs + len(inputs) + (n_fields * config.d_embed if config.embedding_input else 0),
             config.hidden,
             n_outputs,
             batch_norm=config.batch_norm,
@@ -91,6 +91,8 @@ class MDL(FieldModel):
         if self.config.dependencies != "none":
             dependencies = self.refinement(e_BFD)
             inputs.append(self._dependency_values(dependencies))
+        if self.config.embedding_input:
+            inputs.append(e_BFD.flatten(1))
         logits_BC: torch.Tensor = self.mlp(torch.cat(inputs, dim=1)) + self.bias
         if self.first_order is not None:
             logits_BC = logits_BC + self.first_order(ids_BF, numbers_BN).sum(dim=1)

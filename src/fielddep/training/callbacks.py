@@ -125,7 +125,7 @@ class TensorBoard(Callback):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise MissingExtraError("TensorBoard is not installed; pip install 'fielddep[tensorboard]'") from None
-        self.writer: Any = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+        self.writer: Any = SummaryWriter(str(folder))
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """Write one point a metric."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fielddep.data.schema import Target
+from fielddep.data.encoded import EncodedTable
+from fielddep.data.target import Target
 from fielddep.nn.link import predictions
 from fielddep.training.objective import row_losses
 
@@ -107,3 +108,11 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray, weights: np
         groups = [g for g in np.array_split(order, min(N_CALIBRATION_BINS, len(order))) if len(g)]
     gaps = [abs(float((weight[g] * (probabilities[g] - labels[g])).sum())) for g in groups]
     return float(sum(gaps) / max(weight.sum(), 1e-300))
+
+
+def base_rate_metrics(target: Target, base_C: torch.Tensor, table: EncodedTable) -> dict[str, float]:
+    """Metrics of predicting the same output for every row: what a model must beat."""
+    assert table.target_R is not None
+    metrics = Metrics(target)
+    metrics.update(base_C.expand(len(table), -1), table.target_R, table.weight_R)
+    return metrics.result()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from fielddep.data.schema import Target
+from fielddep.data.target import Target
 
 
 def row_losses(logits_BC: torch.Tensor, target_B: torch.Tensor, task: str) -> torch.Tensor:

@@ -18,7 +18,7 @@ import torch
 from fielddep.config import TrainConfig
 from fielddep.data.batch import Batch
 from fielddep.data.loader import Loader
-from fielddep.data.schema import Target
+from fielddep.data.target import Target
 from fielddep.errors import CheckpointError, TrainingError
 from fielddep.nn.model import FieldModel
 from fielddep.training.callbacks import Callback, TrainingPlan

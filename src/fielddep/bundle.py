@@ -1,0 +1,155 @@
+"""Bundle: the release format of a model. A folder of four files, no pickle, every byte accounted for.
+
+    manifest.json         format, library version, model, settings, size and sha256 of the other files
+    schema.json           schema, numeric scales and bins
+    vocabulary.arrow      one row a value: field, value, id, count
+    weights.safetensors   the model's weights
+
+Equal models give equal bytes: nothing of time or place is written.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from fielddep.config import Config
+from fielddep.data.encoder import TableEncoder
+from fielddep.errors import BundleError, FieldDepError, UserError
+from fielddep.files import sha256, write_json
+from fielddep.nn.model import FieldModel
+from fielddep.nn.registry import MODELS, build_model
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+SCHEMA = "schema.json"
+VOCABULARY = "vocabulary.arrow"
+WEIGHTS = "weights.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """A trained model with all that is needed to use it anywhere."""
+
+    config: Config
+    encoder: TableEncoder
+    model: FieldModel
+
+    def save(self, folder: str | Path) -> None:
+        """Write the folder; one that is there is replaced only once the new one is whole.
+
+        Raises:
+            BundleError: when it cannot be written; what was there before is untouched.
+        """
+        folder = Path(folder)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        except OSError as error:
+            raise BundleError(f"cannot write bundle {folder}: {error.strerror or error}") from error
+        try:
+            self._write(fresh)
+            _swap(fresh, folder)
+        except (OSError, UserError, SafetensorError, pl.exceptions.PolarsError) as error:
+            raise BundleError(f"cannot write bundle {folder}: {error}; what was there before is untouched") from error
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+    def _write(self, folder: Path) -> None:
+        folder.chmod(0o755)
+        write_json(folder / SCHEMA, self.encoder.to_json())
+        self.encoder.vocabulary_frame().write_ipc(folder / VOCABULARY)
+        weights = {k: v.detach().cpu().contiguous() for k, v in self.model.state_dict().items()}
+        save_file(weights, folder / WEIGHTS)
+        files = {
+            name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
+            for name in (SCHEMA, VOCABULARY, WEIGHTS)
+        }
+        write_json(
+            folder / MANIFEST,
+            {
+                "format": FORMAT,
+                "library": importlib.metadata.version("fielddep"),
+                "model": self.config.model.name,
+                "config": self.config.to_dict(),
+                "files": files,
+            },
+        )
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "cpu") -> Bundle:
+        """Read a bundle and check every file of it.
+
+        Raises:
+            BundleError: for a missing, cut-off, altered or newer-format file, naming it.
+        """
+        folder = Path(folder)
+        manifest = _read_manifest(folder)
+        for name, expected in manifest["files"].items():
+            _check_file(folder / name, expected)
+        try:
+            config = Config.from_dict(manifest["config"])
+            state = json.loads((folder / SCHEMA).read_text("utf-8"))
+            encoder = TableEncoder.from_parts(state, pl.read_ipc(folder / VOCABULARY))
+            target = encoder.schema.target
+            assert target is not None
+            model = build_model(encoder.layout, target.n_outputs, config.model)
+            model.load_state_dict(load_file(folder / WEIGHTS))
+        except (FieldDepError, KeyError, RuntimeError, ValueError, SafetensorError, pl.exceptions.PolarsError) as error:
+            raise BundleError(f"bundle {folder} is whole but cannot be used: {error}") from error
+        return cls(config=config, encoder=encoder, model=model.to(torch.device(device)).eval())
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        raise BundleError(f"no bundle at {folder}: expected a folder with {MANIFEST}")
+    if not path.is_file():
+        raise BundleError(f"{folder} is no bundle: it lacks {MANIFEST}")
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+        version = manifest["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BundleError(f"{path} is cut off or altered ({error}); save the model again") from None
+    if not isinstance(version, int) or version > FORMAT:
+        raise BundleError(
+            f"{path} has format {version}, this fielddep reads up to {FORMAT}; upgrade fielddep to load it"
+        )
+    missing = {"config", "files", "model"} - set(manifest)
+    if missing or not {SCHEMA, VOCABULARY, WEIGHTS} <= set(manifest.get("files", ())):
+        raise BundleError(f"{path} is altered: it lacks {', '.join(sorted(missing)) or 'some files'}")
+    if manifest["model"] not in MODELS:
+        raise BundleError(f"{path} holds a model {manifest['model']!r}; this fielddep knows {', '.join(MODELS)}")
+    return manifest  # type: ignore[no-any-return]
+
+
+def _check_file(path: Path, expected: dict[str, Any]) -> None:
+    if not path.is_file():
+        raise BundleError(f"{path} is missing; copy the whole bundle folder")
+    size = path.stat().st_size
+    if size < expected["bytes"]:
+        raise BundleError(f"{path} is cut off: {size:,} of {expected['bytes']:,} bytes; copy it again")
+    if size != expected["bytes"] or sha256(path) != expected["sha256"]:
+        raise BundleError(f"{path} was altered since it was saved (its checksum differs); copy it again")
+
+
+def _swap(fresh: Path, folder: Path) -> None:
+    """Put the new folder in the old one's place."""
+    if not folder.exists():
+        fresh.rename(folder)
+        return
+    aside = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    folder.rename(aside)
+    fresh.rename(folder)
+    shutil.rmtree(aside, ignore_errors=True)

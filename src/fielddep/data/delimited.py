@@ -1,0 +1,363 @@
+"""Delimited text: find the delimiter, check the structure, scan every column as text.
+
+Polars fills short rows silently and renames double columns, so the structure is checked here, in one fast pass,
+before anything is scanned. Files that are valid but that Polars would misread (blank lines, a quote in the middle
+of a cell) are scanned from a cleaned copy. Copies live in a temporary folder that is removed at exit.
+"""
+
+from __future__ import annotations
+
+import codecs
+import collections
+import csv
+import functools
+import io
+import itertools
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from fielddep.errors import ConfigError, TableError
+
+DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
+_NAMES = {**DELIMITERS, " ": "space"}
+_SAMPLE_BYTES = 1 << 20
+_SAMPLE_LINES = 200
+_BLOCK_BYTES = 1 << 23
+_LONGEST_RECORD = 1 << 26
+_NEWLINE, _RETURN, _QUOTE = 10, 13, 34
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+
+
+def scan_delimited(path: Path, *, delimiter: str | None = None, encoding: str = "utf8") -> pl.LazyFrame:
+    """Scan a delimited file, plain, gzip or zstd, with every column as text; empty cells are "".
+
+    The first line names the columns; an empty first name, as an index written by pandas or R has, becomes
+    `column_0`. Blank lines are skipped, except in a file of one column, where they are empty cells.
+
+    Raises:
+        TableError: the file is missing, empty, cut off, badly encoded or ragged; the message names the line.
+        ConfigError: delimiter or encoding cannot be used.
+    """
+    try:
+        source = path if _is_utf8(encoding) else _transcode(path, encoding)
+        sample = read_start(source)
+        if not sample.strip():
+            raise TableError(f"{path} is empty; expected a line of column names and rows")
+        separator = _choose_delimiter(path, sample, delimiter)
+        names = _header(path, sample, separator)
+        summary = _Check(path=path, delimiter=ord(separator), n_cells=len(names)).run(source)
+        if not summary.plain:
+            source, summary = _cleaned_copy(path, source, separator, len(names))
+            separator = ","
+    except OSError as error:
+        raise TableError(f"{path} cannot be read: {error}; is the file complete and readable?") from error
+    if summary.n_rows == 0:
+        raise TableError(f"{path} has column names but no rows")
+    return pl.scan_csv(
+        source,
+        separator=separator,
+        infer_schema=False,
+        empty_string_is_null=False,
+        new_columns=names,
+        glob=False,
+    )
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open a file for reading; gzip and zstd, told by the first bytes, are unpacked on the way."""
+    with path.open("rb") as file:
+        start = file.read(4)
+    for magic, codec in _MAGIC.items():
+        if start.startswith(magic):
+            packed = pa.CompressedInputStream(pa.OSFile(str(path)), codec)
+            return cast(BinaryIO, io.BufferedReader(packed, _SAMPLE_BYTES))
+    return path.open("rb")
+
+
+def read_start(path: Path) -> bytes:
+    """The first bytes of a file, unpacked and without a byte order mark."""
+    with open_bytes(path) as stream:
+        return stream.read(_SAMPLE_BYTES).removeprefix(codecs.BOM_UTF8)
+
+
+@functools.cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="fielddep-")
+
+
+def scratch_file(suffix: str) -> Path:
+    """A new empty file that is removed when the process ends."""
+    with tempfile.NamedTemporaryFile(dir=_scratch().name, suffix=suffix, delete=False) as file:
+        return Path(file.name)
+
+
+# --- delimiter and column names -------------------------------------------------------------------------------
+
+
+def find_delimiter(sample: bytes) -> str | None:
+    """The delimiter that splits the first lines evenly; None when none gives more than one column."""
+    best, best_score = None, (0.5, 1)
+    for candidate in DELIMITERS:
+        score = _evenness(sample, candidate)
+        if score[1] > 1 and score > best_score:
+            best, best_score = candidate, score
+    return best
+
+
+def _evenness(sample: bytes, delimiter: str) -> tuple[float, int]:
+    """Share of the first rows as wide as the header, and the width of the header."""
+    text = io.StringIO(sample.decode("utf-8", errors="replace"), newline="")
+    lines = list(itertools.islice(text, _SAMPLE_LINES))
+    if len(sample) == _SAMPLE_BYTES and 1 < len(lines) < _SAMPLE_LINES:
+        lines.pop()  # cut off in the middle by the size of the sample
+    try:
+        widths = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
+    except csv.Error:
+        return 0.0, 1
+    return (sum(w == widths[0] for w in widths) / len(widths), widths[0]) if widths else (0.0, 1)
+
+
+def _choose_delimiter(path: Path, sample: bytes, given: str | None) -> str:
+    found = find_delimiter(sample)
+    if given is None:
+        share, width = _evenness(sample, " ")
+        if found is None and width > 1 and share == 1 and sample.count(b"\n") > 1:
+            raise TableError(f"{path} seems to be delimited by spaces; if so, set data.delimiter = ' '")
+        return found or ","
+    delimiter = "\t" if given in ("\\t", "tab") else given
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise ConfigError(f"data.delimiter must be one ASCII character, not a quote or line end; given {given!r}")
+    if found not in (None, delimiter) and _evenness(sample, delimiter)[1] == 1:
+        raise TableError(
+            f"{path} has one column when delimited by {_NAMES.get(delimiter, repr(delimiter))}; it seems to be "
+            f"delimited by {_NAMES[str(found)]}: set data.delimiter = {found!r}"
+        )
+    return delimiter
+
+
+def _header(path: Path, sample: bytes, delimiter: str) -> list[str]:
+    """Column names from the first line that is not blank."""
+    if b"\n" not in sample and b"\r" in sample:
+        raise TableError(f"{path} ends its lines with a carriage return only; convert them to newlines")
+    try:
+        first = next(csv.reader(_header_lines(path, sample), delimiter=delimiter, strict=True))
+    except csv.Error:
+        raise unclosed_quote(path, 1) from None
+    names = ["column_0" if i == 0 and not name else name for i, name in enumerate(first)]
+    if not all(names):
+        raise TableError(f"{path}: column {names.index('') + 1} of {len(names)} has no name; name it in line 1")
+    refuse_duplicates(names, str(path))
+    return names
+
+
+def _header_lines(path: Path, sample: bytes) -> Iterator[str]:
+    started = False
+    for number, line in enumerate(sample.splitlines(keepends=True), 1):
+        if started or line.strip(b"\r\n"):
+            started = True
+            yield _decode(path, line, number)
+
+
+def refuse_duplicates(names: Sequence[str], where: str) -> None:
+    """Raise a TableError that lists the names that occur more than once."""
+    double = [repr(name) for name, n in collections.Counter(names).items() if n > 1]
+    if double:
+        raise TableError(f"{where}: column names must differ; more than once: {', '.join(double[:10])}; rename them")
+
+
+# --- structure ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What the check found: the number of rows, and whether Polars can scan the file as it is."""
+
+    n_rows: int
+    plain: bool
+
+
+@dataclass(kw_only=True)
+class _Check:
+    """One pass over a file in blocks of whole records; raises at the first bad one."""
+
+    path: Path
+    delimiter: int
+    n_cells: int
+    line: int = 1
+    n_records: int = 0
+    plain: bool = True
+
+    def run(self, source: Path) -> Summary:
+        """Check the whole file; stops early, with `plain` False, at a quote that needs the csv module."""
+        rest, at_end = b"", False
+        with open_bytes(source) as stream:
+            rest = stream.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
+            while self.plain and not at_end:
+                block = stream.read(_BLOCK_BYTES)
+                at_end = not block
+                rest = self._take_records(rest + block, at_end)
+        return Summary(n_rows=self.n_records - 1, plain=self.plain)
+
+    def _take_records(self, data: bytes, at_end: bool) -> bytes:
+        """Check the whole records at the start of `data`; what follows them is returned."""
+        if at_end and data and not data.endswith(b"\n"):
+            data += b"\n"
+        bytes_ = np.frombuffer(data, dtype=np.uint8)
+        marks = np.flatnonzero((bytes_ == _NEWLINE) | (bytes_ == self.delimiter))
+        if b'"' in data:
+            marks = self._outside_quotes(bytes_, marks, data, at_end)
+            if not self.plain:
+                return b""
+        is_end = bytes_[marks] == _NEWLINE
+        ends = np.flatnonzero(is_end)
+        size = int(marks[ends[-1]]) + 1 if len(ends) else 0
+        if len(data) - size > _LONGEST_RECORD:
+            raise TableError(f"{self.path}, line {self._line_at(data, size)}: no end of row within 64 MB")
+        check_text(self.path, data[:size], self.line)
+        self._check_widths(data, np.diff(ends, prepend=-1), marks[ends])
+        self.n_records += len(ends)
+        self.line += data.count(b"\n", 0, size)
+        return data[size:]
+
+    def _outside_quotes(
+        self, bytes_: npt.NDArray[np.uint8], marks: npt.NDArray[np.int64], data: bytes, at_end: bool
+    ) -> npt.NDArray[np.int64]:
+        """Marks outside quoted cells; sets `plain` False where quotes do not wrap whole cells."""
+        quotes = np.flatnonzero(bytes_ == _QUOTE)
+        opening, closing = quotes[::2], quotes[1::2]
+        before = np.where(opening > 0, bytes_[opening - 1], _NEWLINE)
+        after = bytes_[np.minimum(closing + 1, len(bytes_) - 1)]
+        ends = np.isin(before, (self.delimiter, _NEWLINE, _QUOTE))
+        starts = np.isin(after, (self.delimiter, _NEWLINE, _RETURN, _QUOTE)) | (closing + 1 == len(bytes_))
+        self.plain = bool(ends.all() and starts.all())
+        if self.plain and at_end and len(quotes) % 2:
+            raise unclosed_quote(self.path, self._line_at(data, int(quotes[-1])))
+        outside: npt.NDArray[np.int64] = marks[np.searchsorted(quotes, marks) % 2 == 0]
+        return outside
+
+    def _check_widths(self, data: bytes, widths: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+        for record in np.flatnonzero(widths != self.n_cells):
+            start = int(ends[record - 1]) + 1 if record else 0
+            text = data[start : int(ends[record])].rstrip(b"\r")
+            if text:
+                raise ragged_row(
+                    self.path, self._line_at(data, start), self.n_cells, int(widths[record]), text.decode()
+                )
+            self.plain = False  # a blank line: Polars would make it a row
+            return
+
+    def _line_at(self, data: bytes, position: int) -> int:
+        return self.line + data.count(b"\n", 0, position)
+
+
+def check_text(path: Path, data: bytes, line: int) -> None:
+    """Raise a TableError when bytes that start at `line` are not UTF-8 text or hold a NUL byte."""
+    nul = data.find(b"\0")
+    if nul >= 0:
+        utf16 = " (UTF-16 text? then set data.encoding = 'utf-16')"
+        at = line + data.count(b"\n", 0, nul)
+        raise TableError(f"{path}, line {at}: expected text, found a NUL byte{utf16}; is it a text table?")
+    if not data.isascii():
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            at = line + data.count(b"\n", 0, error.start)
+            raise TableError(
+                f"{path}, line {at}: expected UTF-8 text, found byte 0x{data[error.start]:02x}; set data.encoding "
+                "to the encoding of the file, for instance 'latin-1' or 'cp1252'"
+            ) from None
+
+
+def ragged_row(path: Path, line: int, expected: int, found: int, text: str) -> TableError:
+    """The error of a row with too few or too many cells."""
+    shown = text if len(text) <= 60 else text[:60] + "..."
+    return TableError(
+        f"{path}, line {line}: expected {expected} cells as in the header, found {found}: {shown!r}; correct the row, "
+        "or set data.delimiter if the delimiter is another"
+    )
+
+
+def unclosed_quote(path: Path, line: int) -> TableError:
+    """The error of a quote that opens a cell and does not close it."""
+    return TableError(
+        f'{path}, line {line}: a cell opens with a quote (") that is not closed as it should be; close it, or write '
+        'a quote inside a cell as ""'
+    )
+
+
+# --- copies ---------------------------------------------------------------------------------------------------
+
+
+def _cleaned_copy(path: Path, source: Path, delimiter: str, n_cells: int) -> tuple[Path, Summary]:
+    """Rewrite a file through the csv module: no blank lines, and every quote where it belongs."""
+    target, n_records = scratch_file(".csv"), 0
+    with open_bytes(source) as stream, target.open("w", encoding="utf-8", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        for line, row in _records(path, stream, delimiter):
+            if not row and n_cells > 1:
+                continue
+            row = row or [""]
+            if len(row) != n_cells:
+                raise ragged_row(path, line, n_cells, len(row), delimiter.join(row))
+            writer.writerow(row)
+            n_records += 1
+    return target, Summary(n_rows=n_records - 1, plain=True)
+
+
+def _records(path: Path, stream: BinaryIO, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Records with the line each starts on."""
+    reader = csv.reader(_lines(path, stream), delimiter=delimiter, strict=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            raise unclosed_quote(path, line) from None
+        yield line, row
+
+
+def _lines(path: Path, stream: BinaryIO) -> Iterator[str]:
+    for number, line in enumerate(stream, 1):
+        yield _decode(path, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, number)
+
+
+def _decode(path: Path, line: bytes, number: int) -> str:
+    check_text(path, line, number)
+    return line.decode("utf-8")
+
+
+def _is_utf8(encoding: str) -> bool:
+    try:
+        "a".encode(encoding)  # refuses codecs such as base64, which are no text encodings
+        return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
+    except LookupError:
+        raise ConfigError(
+            f"data.encoding must be an encoding that Python knows, such as 'utf8', 'latin-1' or 'cp1252'; "
+            f"given {encoding!r}"
+        ) from None
+
+
+def _transcode(path: Path, encoding: str) -> Path:
+    target = scratch_file(".csv")
+    with open_bytes(path) as stream, target.open("w", encoding="utf-8", newline="") as out:
+        text = io.TextIOWrapper(stream, encoding=encoding, newline="")
+        line = 1
+        try:
+            while block := text.read(1 << 20):
+                out.write(block)
+                line += block.count("\n")
+        except UnicodeError as error:
+            raise TableError(
+                f"{path}, at or after line {line}: the text is not {encoding}: {error}; correct data.encoding"
+            ) from None
+    return target

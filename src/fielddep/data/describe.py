@@ -1,0 +1,167 @@
+"""Describe: what a table holds, before anything is trained. Numbers only; the command line prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import polars as pl
+
+from fielddep.config import Config
+from fielddep.data.leaks import determines, orders, target_numbers
+from fielddep.data.numeric import mean_and_std
+from fielddep.data.schema import Field, check_names, plan_fields, why_useless
+from fielddep.data.target import ClassLabel, KnownTask, Target, infer_target
+from fielddep.data.values import canonical, distinct_values, try_numbers
+
+_N_EXAMPLES = 3
+_LONG_VALUE = 1000
+_HIGH_MISSING = 0.5
+_LONGEST_EXAMPLE = 80
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetSummary:
+    """The column to predict: classes with their shares, or mean and standard deviation."""
+
+    name: str
+    task: KnownTask
+    classes: tuple[ClassLabel, ...] = ()
+    shares: tuple[float, ...] = ()
+    mean: float | None = None
+    std: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldSummary:
+    """One column.
+
+    Attributes:
+        name: the column.
+        dtype: its type in the table.
+        kind: categorical, numerical, target, weight or left out.
+        n_distinct: different values, missing not counted.
+        missing_share: share of rows without a value.
+        examples: the most frequent values, each with its count.
+        warnings: what a user should look at.
+    """
+
+    name: str
+    dtype: str
+    kind: str
+    n_distinct: int
+    missing_share: float
+    examples: tuple[tuple[str, int], ...]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDescription:
+    """A whole table; `target` is None where none is named."""
+
+    n_rows: int
+    target: TargetSummary | None
+    columns: tuple[FieldSummary, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that `json` can write."""
+        return asdict(self)
+
+
+def describe(table: pl.DataFrame, config: Config) -> TableDescription:
+    """Summarise every column, with warnings on fields that are useless, suspicious or mostly missing.
+
+    Raises:
+        SchemaError: for settings that name no column, or an unusable target.
+    """
+    data = config.data
+    check_names(table, config)
+    target, aims = None, None
+    if data.target is not None:
+        target = infer_target(table[data.target], data.task, data.missing_values)
+        aims = target_numbers(table[data.target], target, data.missing_values)
+    planned = plan_fields(table, config)
+    return TableDescription(
+        n_rows=len(table),
+        target=None if target is None or aims is None else _summarise_target(target, aims),
+        columns=tuple(_summarise(column, config, planned, target, aims) for column in table.iter_columns()),
+    )
+
+
+def _summarise_target(target: Target, aims: pl.Series) -> TargetSummary:
+    if target.task == "regression":
+        mean, _ = mean_and_std(aims)
+        std = aims.std(ddof=0)
+        return TargetSummary(name=target.name, task=target.task, mean=mean, std=float(std))  # type: ignore[arg-type]  # a number
+    counts = dict(aims.value_counts(name="n").iter_rows())
+    shares = tuple(counts[float(i)] / len(aims) for i in range(len(target.classes)))
+    return TargetSummary(name=target.name, task=target.task, classes=target.classes, shares=shares)
+
+
+def _summarise(
+    column: pl.Series,
+    config: Config,
+    planned: Mapping[str, Field | str],
+    target: Target | None,
+    aims: pl.Series | None,
+) -> FieldSummary:
+    raw = distinct_values(column, aims)
+    values = raw.with_columns(value=canonical(raw["value"], config.data.missing_values))
+    counted = values.drop_nulls("value").group_by("value").agg(pl.col("n").sum())
+    kind = _kind(column.name, config, planned)
+    missing_share = 1 - int(counted["n"].sum()) / len(column) if len(column) else 0.0
+    warnings: list[str] = []
+    if kind not in ("target", "weight"):
+        warnings = _warnings(values, planned.get(column.name), missing_share)
+        if target is not None and aims is not None and _leaks(raw, values, config, target, aims):
+            warnings.append(f"suspected leak: it alone determines the target {target.name!r}")
+    return FieldSummary(
+        name=column.name,
+        dtype=str(column.dtype),
+        kind=kind,
+        n_distinct=len(counted),
+        missing_share=missing_share,
+        examples=_examples(counted),
+        warnings=tuple(warnings),
+    )
+
+
+def _examples(counted: pl.DataFrame) -> tuple[tuple[str, int], ...]:
+    frequent = counted.sort("n", "value", descending=[True, False]).head(_N_EXAMPLES)
+    return tuple((_shorten(value), n) for value, n in frequent.iter_rows())
+
+
+def _kind(name: str, config: Config, planned: Mapping[str, Field | str]) -> str:
+    if name == config.data.target:
+        return "target"
+    if name == config.data.weight:
+        return "weight"
+    plan = planned.get(name)
+    return plan.kind if isinstance(plan, Field) else "left out"
+
+
+def _warnings(values: pl.DataFrame, plan: Field | str | None, missing_share: float) -> list[str]:
+    """What is odd about the values themselves."""
+    found = []
+    reason = why_useless(values, plan.kind) if isinstance(plan, Field) else plan
+    if reason:
+        found.append(reason)
+    elif missing_share > _HIGH_MISSING:
+        found.append(f"{missing_share:.0%} of its values are missing")
+    longest = values["value"].str.len_chars().max()
+    if isinstance(longest, int) and longest > _LONG_VALUE:
+        found.append(f"its longest value has {longest} characters")
+    return found
+
+
+def _leaks(raw: pl.DataFrame, values: pl.DataFrame, config: Config, target: Target, aims: pl.Series) -> bool:
+    most_frequent = int(aims.value_counts(name="n")["n"].max()) / len(aims)
+    if determines(values, most_frequent):
+        return True
+    numbers = try_numbers(raw["value"], config.data.missing_values)
+    return numbers is not None and orders(raw.with_columns(value=numbers), regression=target.task == "regression")
+
+
+def _shorten(value: str) -> str:
+    return value if len(value) <= _LONGEST_EXAMPLE else value[:_LONGEST_EXAMPLE] + "..."

@@ -1,0 +1,272 @@
+"""Encoder: a table in, ids and numbers out. Learnt from training rows, saved with the model.
+
+Shape legend: R rows, F fields, N numerical fields given as `value x vector`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import torch
+
+from fielddep.config import DataConfig
+from fielddep.data.batch import FieldLayout
+from fielddep.data.encoded import EncodedTable
+from fielddep.data.fieldcoder import Coding, EncodedField, FieldCoder
+from fielddep.data.numeric import QuantileBins, ScaledNumbers
+from fielddep.data.schema import Field, Schema
+from fielddep.data.target import nearest
+from fielddep.data.values import as_number
+from fielddep.data.vocabulary import FRAME_SCHEMA, Vocabulary
+from fielddep.errors import BundleError, ConfigError, SchemaError
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnknownReport:
+    """How many values of each field were unknown or missing in encoded rows.
+
+    Unknown means not in the vocabulary: never seen in training, or seen fewer than `min_count` times.
+    """
+
+    n_rows: int
+    unknown: dict[str, int]
+    missing: dict[str, int]
+
+    @property
+    def unknown_shares(self) -> dict[str, float]:
+        """Share of rows with an unknown value, per field."""
+        return {name: count / max(self.n_rows, 1) for name, count in self.unknown.items()}
+
+    @property
+    def missing_shares(self) -> dict[str, float]:
+        """Share of rows with a missing value, per field."""
+        return {name: count / max(self.n_rows, 1) for name, count in self.missing.items()}
+
+    def merge(self, other: UnknownReport) -> UnknownReport:
+        """The report of both sets of rows together."""
+        return UnknownReport(
+            n_rows=self.n_rows + other.n_rows,
+            unknown={name: count + other.unknown[name] for name, count in self.unknown.items()},
+            missing={name: count + other.missing[name] for name, count in self.missing.items()},
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableEncoder:
+    """Turns tables of one schema into ids. Fit it with `TableEncoder.fit`.
+
+    Attributes:
+        schema: fields and target; a regression target with mean and scale of the training rows.
+        coders: one per field.
+        missing_values: texts that mean missing.
+        handle_unknown: what a value never seen in training does.
+    """
+
+    schema: Schema
+    coders: tuple[FieldCoder, ...]
+    missing_values: tuple[str, ...]
+    handle_unknown: Literal["rare", "error"]
+
+    @classmethod
+    def fit(
+        cls, table: pl.DataFrame, schema: Schema, config: DataConfig, *, count_table: pl.DataFrame | None = None
+    ) -> TableEncoder:
+        """Learn vocabularies, scales and bins from training rows.
+
+        Args:
+            table: training rows, and only those.
+            schema: fields and target.
+            config: settings of the encoding.
+            count_table: all rows, for `counts_from = "all"` only.
+        """
+        if config.counts_from == "all" and count_table is None:
+            raise ConfigError("data.counts_from = 'all' needs all rows as count_table; given none")
+        counted = count_table if config.counts_from == "all" and count_table is not None else table
+        _check_columns(table, schema.field_names)
+        if schema.target is not None and schema.target.name in table.columns:
+            target = schema.target.fit_scale(table[schema.target.name], config.missing_values)
+            schema = replace(schema, target=target)
+        return cls(
+            schema=schema,
+            coders=tuple(FieldCoder.fit(field, table, config, counted) for field in schema.fields),
+            missing_values=config.missing_values,
+            handle_unknown=config.handle_unknown,
+        )
+
+    @property
+    def layout(self) -> FieldLayout:
+        """What a model must know of the fields."""
+        return FieldLayout(
+            names=self.schema.field_names,
+            n_ids=tuple(len(coder.counts) for coder in self.coders),
+            numerical=tuple(f for f, field in enumerate(self.schema.fields) if field.numeric == "scale"),
+        )
+
+    @property
+    def counts(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """Counted rows of each local id, per field."""
+        return tuple(coder.counts for coder in self.coders)
+
+    def encode(
+        self,
+        table: pl.DataFrame,
+        *,
+        with_target: bool = False,
+        first_row: int = 0,
+        handle_unknown: Literal["rare", "error"] | None = None,
+    ) -> EncodedTable:
+        """Encode rows; see `encode_with_report`."""
+        return self.encode_with_report(
+            table, with_target=with_target, first_row=first_row, handle_unknown=handle_unknown
+        )[0]
+
+    def encode_with_report(
+        self,
+        table: pl.DataFrame,
+        *,
+        with_target: bool = False,
+        first_row: int = 0,
+        handle_unknown: Literal["rare", "error"] | None = None,
+    ) -> tuple[EncodedTable, UnknownReport]:
+        """Encode rows and count unknown and missing values.
+
+        Columns that are no fields are ignored, target and weight too unless `with_target`.
+
+        Args:
+            table: rows, possibly one chunk of a longer table.
+            with_target: also encode target and, where the schema has one, the weight.
+            first_row: number of the first row in the longer table, for error messages.
+            handle_unknown: instead of the encoder's own; validation rows are encoded with "rare".
+
+        Raises:
+            SchemaError: names all fields that are no columns of the table.
+            UnknownValueError: for a value never seen in training, with `handle_unknown = "error"`.
+        """
+        _check_columns(table, self.schema.field_names)
+        refuse = (handle_unknown or self.handle_unknown) == "error"
+        ids_RF = np.empty((len(table), len(self.coders)), dtype=np.int32)
+        columns = []
+        for f, coder in enumerate(self.coders):
+            column = coder.encode(table[coder.field.name], first_row=first_row, refuse_unknown=refuse)
+            ids_RF[:, f] = column.ids
+            columns.append(column)
+        encoded = EncodedTable(
+            layout=self.layout,
+            ids_RF=torch.from_numpy(ids_RF),
+            numbers_RN=_stack_numbers(columns, len(table)),
+            target_R=self.encode_target(table, first_row=first_row) if with_target else None,
+            weight_R=self.encode_weight(table, first_row=first_row) if with_target else None,
+        )
+        return encoded, self._report(columns, len(table))
+
+    def encode_target(self, table: pl.DataFrame, *, first_row: int = 0) -> torch.Tensor:
+        """Targets as models want them, see `Target.encode`."""
+        if self.schema.target is None:
+            raise SchemaError("the target cannot be encoded: this schema has none; fit with data.target")
+        _check_columns(table, (self.schema.target.name,))
+        return self.schema.target.encode(table[self.schema.target.name], self.missing_values, first_row=first_row)
+
+    def encode_weight(self, table: pl.DataFrame, *, first_row: int = 0) -> torch.Tensor | None:
+        """Sample weights, float32; None where the schema has no weight column."""
+        name = self.schema.weight
+        if name is None:
+            return None
+        _check_columns(table, (name,))
+        weights = as_number(table[name], self.missing_values, first_row=first_row)
+        bad = (weights.is_null() | (weights < 0)).fill_null(True)
+        if bad.any() or (len(weights) and weights.sum() == 0):
+            given = f"row {first_row + int(bad.arg_true()[0])} (counted from 0)" if bad.any() else "only zeros"
+            raise SchemaError(f"weights {name!r} must be 0 or more, not all 0, none missing; see {given}; correct them")
+        return torch.from_numpy(weights.to_numpy().astype(np.float32))
+
+    def decode(self, encoded: EncodedTable) -> pl.DataFrame:
+        """Values of encoded rows: canonical texts, intervals of bins, numbers; null for missing."""
+        ids_RF, numbers_RN = encoded.ids_RF.numpy(), encoded.numbers_RN.numpy()
+        position = {f: n for n, f in enumerate(encoded.layout.numerical)}
+        return pl.DataFrame(
+            [
+                coder.decode(ids_RF[:, f], numbers_RN[:, position[f]] if f in position else None)
+                for f, coder in enumerate(self.coders)
+            ]
+        )
+
+    def values(self, field: str) -> pl.Series:
+        """Text label of each local id of a field."""
+        if field not in self.schema.field_names:
+            raise SchemaError(f"{field!r} is no field; {nearest(field, self.schema.field_names)}")
+        return self.coders[self.schema.field_names.index(field)].labels()
+
+    def to_json(self) -> dict[str, Any]:
+        """Schema and numeric state; the vocabularies are in `vocabulary_frame`."""
+        return {
+            "schema": self.schema.to_json(),
+            "numeric": {c.field.name: c.state() for c in self.coders if c.state() is not None},
+            "missing_values": list(self.missing_values),
+            "handle_unknown": self.handle_unknown,
+        }
+
+    def vocabulary_frame(self) -> pl.DataFrame:
+        """All vocabularies in one frame: field, value, id (local), count."""
+        frames = [
+            c.coding.to_frame().insert_column(0, pl.lit(c.field.name).alias("field"))
+            for c in self.coders
+            if isinstance(c.coding, Vocabulary)
+        ]
+        return pl.concat(frames) if frames else pl.DataFrame(schema={"field": pl.String, **FRAME_SCHEMA})
+
+    @classmethod
+    def from_parts(cls, state: Mapping[str, Any], frame: pl.DataFrame) -> TableEncoder:
+        """Rebuild from `to_json` and `vocabulary_frame`.
+
+        Raises:
+            BundleError: if the two do not fit together.
+        """
+        schema = Schema.from_json(state["schema"])
+        parts = {str(key[0]): part for key, part in frame.partition_by("field", as_dict=True).items()}
+        missing, unknown = tuple(state["missing_values"]), state["handle_unknown"]
+        coders = tuple(
+            FieldCoder(
+                field=field, coding=_coding(field, state["numeric"], parts, unknown == "error"), missing_values=missing
+            )
+            for field in schema.fields
+        )
+        return cls(schema=schema, coders=coders, missing_values=missing, handle_unknown=unknown)
+
+    def _report(self, columns: list[EncodedField], n_rows: int) -> UnknownReport:
+        names = self.schema.field_names
+        return UnknownReport(
+            n_rows=n_rows,
+            unknown={name: column.n_unknown for name, column in zip(names, columns, strict=True)},
+            missing={name: column.n_missing for name, column in zip(names, columns, strict=True)},
+        )
+
+
+def _coding(field: Field, numeric: Mapping[str, Any], frames: Mapping[str, pl.DataFrame], keep_rare: bool) -> Coding:
+    is_numeric = field.numeric in ("scale", "quantile")
+    if field.name not in (numeric if is_numeric else frames):
+        part = "encoder state" if is_numeric else "vocabulary"
+        raise BundleError(f"the {part} must hold field {field.name!r} of the schema, but does not; save the model anew")
+    if field.numeric == "scale":
+        return ScaledNumbers.from_json(numeric[field.name])
+    if field.numeric == "quantile":
+        return QuantileBins.from_json(numeric[field.name])
+    return Vocabulary.from_frame(frames[field.name].drop("field"), keep_rare=keep_rare)
+
+
+def _stack_numbers(columns: list[EncodedField], n_rows: int) -> torch.Tensor:
+    numbers = [column.numbers for column in columns if column.numbers is not None]
+    if not numbers:
+        return torch.empty((n_rows, 0), dtype=torch.float32)
+    return torch.from_numpy(np.stack(numbers, axis=1))
+
+
+def _check_columns(table: pl.DataFrame, names: tuple[str, ...]) -> None:
+    absent = [name for name in names if name not in table.columns]
+    if absent:
+        advice = "; ".join(f"{name!r}: {nearest(name, table.columns)}" for name in absent)
+        raise SchemaError(f"the table must have the columns {', '.join(map(repr, absent))}, which are absent; {advice}")

@@ -1,0 +1,183 @@
+"""Numerical fields: standardised numbers, quantile bins, or the binning of counts that the paper uses.
+
+Each class holds what was learnt from the training rows and turns a column of numbers (Float64, null for
+missing) into local ids and, for `ScaledNumbers`, the number that multiplies the field's vector.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fielddep.data.values import canonical
+from fielddep.data.vocabulary import FIRST_ID, MISSING, MISSING_ID, RARE, RARE_ID
+
+MAX_SCALED = 8.0
+"""Standardised numbers are clipped to +-8: one absurd cell must not blow up a whole batch."""
+
+NUMBER_ID = 1
+NUMBER = "<number>"
+"""Label of the one id that all numbers of a scaled field share."""
+
+Ids = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+
+
+def default_n_bins(n_rows: int) -> int:
+    """Number of quantile bins: about 50 rows each, at least 8 and at most 64."""
+    return int(np.clip(n_rows // 50, 8, 64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledNumbers:
+    """A field given as `value x vector`: id 0 is missing, id 1 a number.
+
+    A missing cell has the number 1, so that value x vector is the missing vector itself. Where training held no
+    missing cell, that vector was never trained, and a missing cell is the mean (id 1, number 0) instead. Where
+    training held no number at all, every cell is missing.
+    """
+
+    mean: float
+    std: float
+    n_missing: int
+    n_numbers: int
+
+    @classmethod
+    def fit(cls, numbers: pl.Series) -> ScaledNumbers:
+        """Mean and standard deviation of training numbers; a constant has standard deviation 1."""
+        mean, std = mean_and_std(numbers)
+        n_missing = numbers.null_count()
+        return cls(mean=mean, std=std, n_missing=n_missing, n_numbers=len(numbers) - n_missing)
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Training rows of each local id."""
+        return np.array([self.n_missing, self.n_numbers], dtype=np.int64)
+
+    def encode(self, numbers: pl.Series) -> tuple[Ids, npt.NDArray[np.float32]]:
+        """Local ids and standardised numbers."""
+        missing = numbers.is_null().to_numpy()
+        values = numbers.fill_null(self.mean).to_numpy()
+        scaled = np.clip((values - self.mean) / self.std, -MAX_SCALED, MAX_SCALED)
+        if not self.n_numbers:
+            missing = np.ones_like(missing)
+        elif not self.n_missing:
+            missing = np.zeros_like(missing)
+        ids = np.where(missing, MISSING_ID, NUMBER_ID).astype(np.int32)
+        return ids, np.where(missing, 1.0, scaled).astype(np.float32)
+
+    def decode(self, ids: Ids, scaled: npt.NDArray[np.float32]) -> pl.Series:
+        """Numbers, up to rounding and clipping; null for missing."""
+        numbers = pl.Series(scaled.astype(np.float64) * self.std + self.mean)
+        return pl.select(pl.when(pl.Series(ids != MISSING_ID)).then(numbers)).to_series()
+
+    def labels(self) -> pl.Series:
+        """One text per local id."""
+        return pl.Series("value", [MISSING, NUMBER])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `from_json`."""
+        return {"mean": self.mean, "std": self.std, "counts": self.counts.tolist()}
+
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> ScaledNumbers:
+        """Read what `to_json` wrote."""
+        n_missing, n_numbers = state["counts"]
+        return cls(mean=state["mean"], std=state["std"], n_missing=n_missing, n_numbers=n_numbers)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QuantileBins:
+    """Bins of about equal mass: local id 2 + bin, the end bins open, so that no number is unknown.
+
+    A missing cell takes the rare id where training held none; a number takes it where training held no number.
+    """
+
+    edges: Floats
+    counts: npt.NDArray[np.int64]
+
+    @classmethod
+    def fit(cls, numbers: pl.Series, n_bins: int) -> QuantileBins:
+        """Edges from training numbers. They are numbers of the table, so that no bin is empty."""
+        known = np.sort(numbers.drop_nulls().to_numpy())
+        if not len(known):
+            return cls(edges=np.empty(0), counts=np.array([len(numbers), 0], dtype=np.int64))
+        edges = _quantile_edges(known, n_bins)
+        binned = np.bincount(np.searchsorted(edges, known, side="right"), minlength=len(edges) + 1)
+        return cls(edges=edges, counts=np.array([numbers.null_count(), 0, *binned], dtype=np.int64))
+
+    def encode(self, numbers: pl.Series) -> Ids:
+        """Local ids: bin b holds edges[b - 1] <= x < edges[b]."""
+        missing = numbers.is_null().to_numpy()
+        bins = np.searchsorted(self.edges, numbers.fill_null(0.0).to_numpy(), side="right")
+        ids = (FIRST_ID + bins).astype(np.int32) if len(self.counts) > FIRST_ID else np.full(len(bins), RARE_ID)
+        ids[missing] = MISSING_ID if self.counts[MISSING_ID] else RARE_ID
+        return ids.astype(np.int32)
+
+    def labels(self) -> pl.Series:
+        """One text per local id; a bin is written as its interval."""
+        if len(self.counts) == FIRST_ID:
+            return pl.Series("value", [MISSING, RARE])
+        ends = ["-inf", *(f"{edge:.6g}" for edge in self.edges), "inf"]
+        bins = [f"{'[' if b else '('}{low}, {ends[b + 1]})" for b, low in enumerate(ends[:-1])]
+        return pl.Series("value", [MISSING, RARE, *bins])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `from_json`."""
+        return {"edges": self.edges.tolist(), "counts": self.counts.tolist()}
+
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> QuantileBins:
+        """Read what `to_json` wrote."""
+        return cls(edges=np.array(state["edges"], dtype=np.float64), counts=np.array(state["counts"], dtype=np.int64))
+
+
+def _quantile_edges(ordered: Floats, n_bins: int) -> Floats:
+    """Edges of bins with about equal mass, all of them numbers of the table.
+
+    A number that fills a bin by itself (the zeros of a count, say) gets a bin of its own, and the others share
+    what is left; plain quantiles would put 90 % zeros and all other numbers into one bin. Where such a number
+    stands amid the others it cuts a bin in two, so there may be a few more than `n_bins`.
+    """
+    distinct, counts = np.unique(ordered, return_counts=True)
+    heavy = counts * n_bins >= len(ordered)
+    after_heavy = np.flatnonzero(heavy[:-1]) + 1
+    light = np.repeat(distinct[~heavy], counts[~heavy])
+    n_light = max(n_bins - int(heavy.sum()), 1)
+    cuts = (np.arange(1, n_light) * len(light) // n_light).astype(np.int64)
+    edges = np.concatenate([distinct[heavy], distinct[after_heavy], light[cuts] if len(light) else light])
+    return np.unique(edges[edges > ordered[0]])
+
+
+def mean_and_std(numbers: pl.Series) -> tuple[float, float]:
+    """Mean and standard deviation of the known numbers; (0, 1) of none, standard deviation 1 of a constant."""
+    known = numbers.drop_nulls().to_numpy()
+    if not len(known):
+        return 0.0, 1.0
+    if known.min() == known.max():
+        return float(known[0]), 1.0
+    # Squares of numbers beyond 1e154 overflow; dividing by a power of two changes no other digit.
+    unit = 2.0 ** (math.frexp(float(np.abs(known).max()))[1] - 1)
+    small = known / unit
+    std = float(small.std()) * unit
+    return float(small.mean()) * unit, std if std > 0 else 1.0
+
+
+def log2_texts(numbers: pl.Series) -> pl.Series:
+    """The paper's categories of a count: floor(ln(x)^2) above 2, else x - 2; fractions are dropped first.
+
+    The two never meet: the first gives 1 or more, the second 0 or less.
+
+    Example:
+        >>> log2_texts(pl.Series([0.0, 2.0, 3.0, 100.0, None])).to_list()
+        ['-2', '0', '1', '21', None]
+    """
+    whole = np.floor(numbers.fill_null(0.0).to_numpy())
+    squares = np.floor(np.log(np.maximum(whole, 1.0)) ** 2)
+    binned = pl.Series(numbers.name, np.where(whole > 2, squares, whole - 2))
+    return canonical(pl.select(pl.when(numbers.is_not_null()).then(binned)).to_series())

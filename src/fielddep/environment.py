@@ -1,0 +1,73 @@
+"""Environment: under what versions, on what machine and from what table a run was trained."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+
+from fielddep.errors import CheckpointError, ConfigError
+
+
+def environment(table: pl.DataFrame, source: str = "") -> dict[str, Any]:
+    """Facts for the record, as plain values.
+
+    Args:
+        table: what is trained on.
+        source: file that it came from; empty for a table in memory.
+    """
+    file = Path(source)
+    return {
+        "fielddep": metadata.version("fielddep"),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "polars": pl.__version__,
+        "platform": platform.platform(),
+        "cpu_count": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "source": {
+            "name": file.name,
+            "bytes": file.stat().st_size if source and file.is_file() else None,
+            "rows": len(table),
+            "columns": table.columns,
+        },
+    }
+
+
+def check_source(path: Path, now: dict[str, Any]) -> None:
+    """Refuse to resume with another table than the run began with.
+
+    Args:
+        path: record of the run's beginning.
+        now: record of today.
+    """
+    before = json.loads(path.read_text("utf-8"))["source"]
+    for fact in ("rows", "columns"):
+        if before[fact] != now["source"][fact]:
+            raise CheckpointError(
+                f"to resume a run its table must stay the same; its {fact} were {before[fact]} and are now "
+                f"{now['source'][fact]}. Give the same table, or --force to train anew"
+            )
+
+
+def check_device(name: str) -> None:
+    """Refuse a torch device that is not there, before any work is done.
+
+    Raises:
+        ConfigError: says which name was given.
+    """
+    try:
+        torch.empty(0, device=torch.device(name))
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            f"train.device must be a device of this machine, such as cpu; given {name!r}: {reason}"
+        ) from None

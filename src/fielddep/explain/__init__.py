@@ -1,0 +1,1 @@
+"""Explanations: numbers first (`dependencies`), drawing second (`plots`)."""

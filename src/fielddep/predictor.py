@@ -1,0 +1,111 @@
+"""Predictor: a bundle in, predictions on any table out, in bounded memory and in the table's order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+
+from fielddep.bundle import Bundle
+from fielddep.config import DataConfig
+from fielddep.data.encoded import EncodedTable
+from fielddep.data.encoder import UnknownReport
+from fielddep.data.readers import read_table, stream_batches
+from fielddep.data.target import Target
+from fielddep.errors import SchemaError
+from fielddep.nn.link import predictions
+from fielddep.training.metrics import Metrics
+
+CHUNK_ROWS = 65_536
+BATCH_ROWS = 8192
+
+
+class Predictor:
+    """Predicts with a saved or loaded bundle. Predicting changes nothing in it.
+
+    Args:
+        bundle: a `Bundle` or the folder of one.
+        device: torch device.
+        chunk_rows: rows that are read and encoded at a time; memory use does not depend on the table's length.
+
+    A table may be anything `read_table` takes. Target and extra columns are ignored; absent fields are named in
+    the error; unknown and missing values are accepted.
+    """
+
+    def __init__(self, bundle: Bundle | str | Path, *, device: str = "cpu", chunk_rows: int = CHUNK_ROWS) -> None:
+        self.bundle = bundle if isinstance(bundle, Bundle) else Bundle.load(bundle, device=device)
+        self.device = torch.device(device)
+        self.chunk_rows = chunk_rows
+        self.bundle.model.to(self.device).eval()
+
+    @property
+    def target(self) -> Target:
+        """What is predicted."""
+        target = self.bundle.encoder.schema.target
+        assert target is not None
+        return target
+
+    def predict(self, table: Any, *, config: DataConfig | None = None) -> pl.DataFrame:
+        """Predictions of every row.
+
+        Classification gives the likeliest class as `prediction` and one column `probability_<class>` a class;
+        regression gives the value as `prediction`.
+        """
+        return pl.concat([frame for frame, _ in self.stream(table, config=config)])
+
+    def stream(self, table: Any, *, config: DataConfig | None = None) -> Iterator[tuple[pl.DataFrame, UnknownReport]]:
+        """Predictions chunk by chunk, each with its count of unknown and missing values."""
+        for chunk, report in self._encoded(table, config, with_target=False):
+            yield self._frame(self.logits(chunk)), report
+
+    def evaluate(self, table: Any, *, config: DataConfig | None = None) -> dict[str, float]:
+        """Metrics over all rows of a table that holds the target."""
+        metrics = Metrics(self.target)
+        for chunk, _ in self._encoded(table, config, with_target=True):
+            assert chunk.target_R is not None
+            metrics.update(self.logits(chunk).cpu(), chunk.target_R, chunk.weight_R)
+        return metrics.result()
+
+    @torch.no_grad()
+    def logits(self, table: EncodedTable) -> torch.Tensor:
+        """Raw outputs (rows, C) of encoded rows."""
+        outputs = []
+        for start in range(0, max(len(table), 1), BATCH_ROWS):
+            batch = table.batch(slice(start, start + BATCH_ROWS)).to(self.device)
+            outputs.append(self.bundle.model(batch.ids_BF, batch.numbers_BN))
+        return torch.cat(outputs)
+
+    def _encoded(
+        self, table: Any, config: DataConfig | None, *, with_target: bool
+    ) -> Iterator[tuple[EncodedTable, UnknownReport]]:
+        encoder = self.bundle.encoder
+        source = read_table(table, self._reading(config))
+        columns = source.collect_schema().names()
+        wanted = list(encoder.schema.field_names)
+        if with_target:
+            wanted.append(self.target.name)
+            if self.target.name not in columns:
+                raise SchemaError(
+                    f"evaluating needs the target column {self.target.name!r}; the table has {', '.join(columns)}"
+                )
+            if encoder.schema.weight is not None:
+                wanted.append(encoder.schema.weight)
+        # Absent fields stay out of the selection, so that the encoder can name them all at once.
+        first_row = 0
+        for chunk in stream_batches(source.select(c for c in wanted if c in columns), self.chunk_rows):
+            yield encoder.encode_with_report(chunk, with_target=with_target, first_row=first_row)
+            first_row += len(chunk)
+
+    def _reading(self, config: DataConfig | None) -> DataConfig:
+        return config or DataConfig(target=self.target.name)
+
+    def _frame(self, logits_BC: torch.Tensor) -> pl.DataFrame:
+        values = predictions(logits_BC, self.target).cpu().numpy()
+        if self.target.task == "regression":
+            return pl.DataFrame({"prediction": values})
+        labels = pl.Series("prediction", self.target.classes)
+        columns = {f"probability_{label}": values[:, c] for c, label in enumerate(self.target.classes)}
+        return pl.DataFrame({"prediction": labels.gather(values.argmax(axis=1)), **columns})

@@ -1,0 +1,252 @@
+"""Run: a folder that holds one training, from what was asked to the bundle.
+
+    request.toml       settings as they were asked for
+    config.toml        settings as they were used, nothing left to decide
+    history.jsonl      one line an evaluation
+    metrics.json       validation and test metrics beside those of the base rate
+    environment.json   versions, machine, command and source
+    bundle/            the model
+    checkpoint/        only while unfinished: the same files, and the last checkpoint
+
+Everything is written into `checkpoint/` first. A run that is replaced stays whole until the new one is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+
+from fielddep.bundle import MANIFEST, Bundle
+from fielddep.config import Config
+from fielddep.environment import check_device, check_source, environment
+from fielddep.errors import BundleError, ConfigError, UserError
+from fielddep.files import write_atomically, write_json, write_text
+from fielddep.fitting import Prepared, measure, prepare, train_model
+from fielddep.training.callbacks import Callback, TensorBoard
+from fielddep.training.checkpoint import CheckpointFolder
+from fielddep.training.history import History
+
+log = logging.getLogger(__name__)
+
+REQUEST, CONFIG, HISTORY, METRICS = "request.toml", "config.toml", "history.jsonl", "metrics.json"
+ENVIRONMENT, BUNDLE, CHECKPOINT, TENSORBOARD = "environment.json", "bundle", "checkpoint", "tensorboard"
+
+State = Literal["absent", "unfinished", "finished", "foreign"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A finished run. Get one from `train_run` or `Run.open`."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Run:
+        """The run in a folder.
+
+        Raises:
+            UserError: when there is no run, or an unfinished one only.
+        """
+        folder = Path(folder)
+        if (folder / REQUEST).is_file() and (folder / BUNDLE / MANIFEST).is_file():
+            return cls(folder=folder)
+        if run_state(folder) == "unfinished":
+            raise UserError(f"the run in {folder} is unfinished; go on with fit ... --out {folder} --resume")
+        raise UserError(f"no run in {folder}: expected a folder with {REQUEST} and {BUNDLE}/, as fit writes it")
+
+    @property
+    def bundle(self) -> Path:
+        """Folder of the model."""
+        return self.folder / BUNDLE
+
+    @property
+    def config(self) -> Config:
+        """Settings as they were used."""
+        return Config.from_toml(self.folder / CONFIG)
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Metrics of validation and test rows, and of the base rate on them."""
+        found: dict[str, dict[str, float]] = json.loads((self.folder / METRICS).read_text("utf-8"))
+        return found
+
+
+def run_state(folder: Path) -> State:
+    """What a folder holds; a run that is being replaced is unfinished."""
+    if not folder.exists():
+        return "absent"
+    if (folder / CHECKPOINT / REQUEST).is_file():
+        return "unfinished"
+    if (folder / REQUEST).is_file():
+        return "finished"
+    if folder.is_dir() and all(_is_leftover(path) for path in folder.iterdir()):
+        return "absent"
+    return "foreign"
+
+
+def check_folder(folder: Path, *, force: bool = False, resume: bool = False) -> State:
+    """Refuse a folder that must not be written to; worth calling before a large table is read.
+
+    Raises:
+        UserError: for a run that is there already without `force` or `resume`, and for a folder of other things.
+    """
+    if force and resume:
+        raise UserError("--force trains anew and --resume goes on; give one of them")
+    state = run_state(folder)
+    if state == "foreign":
+        raise UserError(
+            f"{folder} is not empty and holds no run, so it is left alone even with --force; choose another folder"
+        )
+    if state == "finished" and not (force or resume):
+        raise UserError(f"there is a run in {folder} already; use --force to replace it, or choose another folder")
+    if state == "unfinished" and not (force or resume):
+        raise UserError(
+            f"there is an unfinished run in {folder}; use --resume to go on from its last checkpoint, or --force to "
+            "train anew"
+        )
+    return state
+
+
+def train_run(
+    table: pl.DataFrame,
+    config: Config,
+    folder: str | Path,
+    *,
+    force: bool = False,
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
+    tensorboard: bool = False,
+    source: str = "",
+    on_prepared: Callable[[Prepared], None] | None = None,
+) -> Run:
+    """Train on a table and keep everything in a folder.
+
+    Args:
+        table: fields and target.
+        config: settings; open ones are decided from the training rows.
+        folder: the run; made if it is not there.
+        force: replace a run that is there, once the new one is whole.
+        resume: go on with an unfinished run, or begin where none is; a finished one is left as it is.
+        callbacks: lookers-on of the training.
+        tensorboard: write events for TensorBoard into the run.
+        source: file that the table came from, for the record.
+        on_prepared: told of the table once it is split and encoded, before the training.
+
+    Raises:
+        UserError: when the folder must not be written to, or the table or the settings cannot be used.
+    """
+    folder = Path(folder)
+    state = check_folder(folder, force=force, resume=resume)
+    if state == "finished" and resume:
+        log.warning("the run in %s is finished; nothing is left to resume", folder)
+        return Run.open(folder)
+    check_device(config.train.device)
+    attempt = folder / CHECKPOINT
+    record = environment(table, source)
+    if state == "unfinished" and resume:
+        _check_request(attempt / REQUEST, config)
+        check_source(attempt / ENVIRONMENT, record)
+    prepared = prepare(table, config)
+    for warning in prepared.split.warnings:
+        log.warning("%s", warning)
+    if on_prepared is not None:
+        on_prepared(prepared)
+    if state != "unfinished" or force:
+        _begin(folder, config, record)
+    if tensorboard:
+        callbacks = (*callbacks, TensorBoard(attempt / TENSORBOARD))
+    return _train(prepared, folder, callbacks, resume=resume)
+
+
+def resolve_bundle(path: str | Path) -> Path:
+    """The bundle of a run, or the bundle itself where its own folder is given.
+
+    Raises:
+        BundleError: when the folder is neither.
+    """
+    path = Path(path)
+    if (path / MANIFEST).is_file():
+        return path
+    if not path.is_dir():
+        raise BundleError(f"no run or bundle at {path}: there is no such folder; check the path")
+    try:
+        return Run.open(path).bundle
+    except UserError as error:
+        raise BundleError(str(error)) from None
+
+
+def _train(prepared: Prepared, folder: Path, callbacks: Sequence[Callback], *, resume: bool) -> Run:
+    attempt = folder / CHECKPOINT
+    history = History(attempt / HISTORY)
+    model = train_model(
+        prepared, callbacks=callbacks, history=history, checkpoints=CheckpointFolder(attempt), resume=resume
+    )
+    write_json(attempt / METRICS, measure(prepared, model))
+    write_text(attempt / CONFIG, prepared.config.to_toml())
+    Bundle(config=prepared.config, encoder=prepared.encoder, model=model).save(folder / BUNDLE)
+    _finish(folder)
+    return Run.open(folder)
+
+
+def _begin(folder: Path, config: Config, record: dict[str, Any]) -> None:
+    """Make `checkpoint/` appear in one move, so that a kill leaves either nothing or a run to resume."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{CHECKPOINT}.", dir=folder))
+        fresh.chmod(0o755)
+        write_text(fresh / REQUEST, config.to_toml())
+        write_json(fresh / ENVIRONMENT, record)
+        _discard(folder / CHECKPOINT)
+        fresh.rename(folder / CHECKPOINT)
+    except OSError as error:
+        raise UserError(f"cannot write run {folder}: {error.strerror or error}; choose another folder") from error
+
+
+def _finish(folder: Path) -> None:
+    """Put the new files in place of the old ones; `checkpoint/` goes last, so that a kill here can be resumed."""
+    attempt = folder / CHECKPOINT
+    for name in (CONFIG, HISTORY, METRICS, ENVIRONMENT, REQUEST):
+        write_atomically(folder / name, lambda path, name=name: _copy(attempt / name, path))  # type: ignore[misc]  # binds name
+    shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)
+    if (attempt / TENSORBOARD).is_dir():
+        shutil.copytree(attempt / TENSORBOARD, folder / TENSORBOARD)
+    _discard(attempt)
+    for path in filter(_is_leftover, folder.iterdir()):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)
+
+
+def _discard(attempt: Path) -> None:
+    """Take an attempt away; renamed first, as a half-deleted one must not look like a run to resume."""
+    if attempt.is_dir():
+        aside = Path(tempfile.mkdtemp(prefix=f".{CHECKPOINT}.", dir=attempt.parent))
+        attempt.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _is_leftover(path: Path) -> bool:
+    """Whether it is a folder that a kill left behind while it was being written."""
+    return path.is_dir() and path.name.startswith((f".{CHECKPOINT}.", f".{BUNDLE}."))
+
+
+def _check_request(path: Path, config: Config) -> None:
+    asked, now = Config.from_toml(path).to_dict(), config.to_dict()
+    for section, settings in now.items():
+        for key in sorted({*settings, *asked[section]}):
+            old, new = asked[section].get(key), settings.get(key)
+            if old != new:
+                raise ConfigError(
+                    f"to resume a run its settings must stay the same; {section}.{key} was {old!r} and is now {new!r}. "
+                    "Give the old value, or --force to train anew"
+                )

@@ -1,0 +1,98 @@
+import numpy as np
+import polars as pl
+import pytest
+
+from fielddep.data.numeric import (
+    MAX_SCALED,
+    QuantileBins,
+    ScaledNumbers,
+    default_n_bins,
+    log2_texts,
+    mean_and_std,
+)
+
+
+def floats(values: list[float | None]) -> pl.Series:
+    return pl.Series("x", values, dtype=pl.Float64)
+
+
+@pytest.mark.parametrize(("n_rows", "n_bins"), [(10, 8), (400, 8), (1000, 20), (3200, 64), (10**6, 64)])
+def test_default_n_bins(n_rows: int, n_bins: int) -> None:
+    assert default_n_bins(n_rows) == n_bins
+
+
+def test_scaling_with_missing_values() -> None:
+    scaled = ScaledNumbers.fit(floats([1.0, 3.0, None]))
+    assert (scaled.mean, scaled.std, scaled.counts.tolist()) == (2.0, 1.0, [1, 2])
+    ids, numbers = scaled.encode(floats([None, 3.0, 2.0, 1e9, -1e9]))
+    assert ids.tolist() == [0, 1, 1, 1, 1]
+    assert numbers.tolist() == [1.0, 1.0, 0.0, MAX_SCALED, -MAX_SCALED]
+    assert numbers.dtype == np.float32
+    assert scaled.decode(ids[:3], numbers[:3]).to_list() == [None, 3.0, 2.0]
+
+
+def test_missing_is_the_mean_where_training_had_none() -> None:
+    ids, numbers = ScaledNumbers.fit(floats([1.0, 3.0])).encode(floats([None]))
+    assert (ids.tolist(), numbers.tolist()) == ([1], [0.0])
+
+
+def test_scaled_field_without_any_number_in_training() -> None:
+    ids, numbers = ScaledNumbers.fit(floats([None, None])).encode(floats([5.0, None]))
+    assert (ids.tolist(), numbers.tolist()) == ([0, 0], [1.0, 1.0])
+
+
+def test_scale_of_a_constant_and_of_huge_numbers() -> None:
+    assert mean_and_std(floats([0.1] * 7)) == (0.1, 1.0)
+    assert mean_and_std(floats([])) == (0.0, 1.0)
+    mean, std = mean_and_std(floats([-1e300, 1e300]))
+    assert (mean, std) == (0.0, 1e300)
+    assert mean_and_std(floats([-1e-300, 1e-300]))[1] == pytest.approx(1e-300)
+
+
+def test_quantile_bins_have_equal_mass_and_open_ends() -> None:
+    bins = QuantileBins.fit(floats([float(v) for v in range(100)] + [None]), n_bins=4)
+    assert bins.edges.tolist() == [25.0, 50.0, 75.0]
+    assert bins.counts.tolist() == [1, 0, 25, 25, 25, 25]
+    assert bins.encode(floats([-1e9, 24.9, 25.0, 1e9, None])).tolist() == [2, 2, 3, 5, 0]
+    assert bins.encode(floats([1.0])).dtype == np.int32
+    assert bins.labels().to_list() == ["<missing>", "<rare>", "(-inf, 25)", "[25, 50)", "[50, 75)", "[75, inf)"]
+
+
+def test_a_dominating_number_has_a_bin_of_its_own() -> None:
+    bins = QuantileBins.fit(floats([0.0] * 90 + [float(v) for v in range(1, 11)]), n_bins=6)
+    assert bins.edges.tolist() == [1.0, 3.0, 5.0, 7.0, 9.0]
+    assert bins.counts.tolist() == [0, 0, 90, 2, 2, 2, 2, 2]
+    middle = QuantileBins.fit(floats([*range(10)] + [5.0] * 90), n_bins=3)
+    assert middle.edges.tolist() == [4.0, 5.0, 6.0]
+    assert middle.counts.tolist() == [0, 0, 4, 1, 91, 4]
+
+
+def test_few_distinct_numbers_have_a_bin_each() -> None:
+    bins = QuantileBins.fit(floats([0.5, 1.5, 2.5] * 10), n_bins=8)
+    assert bins.counts.tolist() == [0, 0, 10, 10, 10]
+
+
+def test_quantile_missing_where_training_had_none() -> None:
+    assert QuantileBins.fit(floats([1.0, 2.0]), n_bins=2).encode(floats([None])).tolist() == [1]
+
+
+def test_quantile_field_without_any_number_in_training() -> None:
+    bins = QuantileBins.fit(floats([None, None]), n_bins=4)
+    assert bins.counts.tolist() == [2, 0]
+    assert bins.encode(floats([5.0, None])).tolist() == [1, 0]
+    assert bins.labels().to_list() == ["<missing>", "<rare>"]
+
+
+def test_json_round_trips() -> None:
+    scaled = ScaledNumbers.fit(floats([0.1, 0.7, None]))
+    assert ScaledNumbers.from_json(scaled.to_json()) == scaled
+    bins = QuantileBins.fit(floats([0.1, 0.7, None, 3.0]), n_bins=3)
+    again = QuantileBins.from_json(bins.to_json())
+    assert again.edges.tolist() == bins.edges.tolist()
+    assert again.counts.tolist() == bins.counts.tolist()
+
+
+def test_binning_of_counts_as_in_the_paper() -> None:
+    numbers = floats([-3.0, 0.0, 1.0, 2.0, 2.9, 3.0, 8.0, 1000.0, None, 1e30])
+    # ln(3)^2 = 1.21, ln(8)^2 = 4.32, ln(1000)^2 = 47.7, ln(1e30)^2 = 4771.7
+    assert log2_texts(numbers).to_list() == ["-5", "-2", "-1", "0", "0", "1", "4", "47", None, "4771"]
