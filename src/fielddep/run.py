@@ -13,6 +13,7 @@ Everything is written into `checkpoint/` first. A run that is replaced stays who
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import shutil
@@ -214,7 +215,7 @@ def _finish(folder: Path) -> None:
     """Put the new files in place of the old ones; `checkpoint/` goes last, so that a kill here can be resumed."""
     attempt = folder / CHECKPOINT
     for name in (CONFIG, HISTORY, METRICS, ENVIRONMENT, REQUEST):
-        write_atomically(folder / name, lambda path, name=name: _copy(attempt / name, path))  # type: ignore[misc]  # binds name
+        write_atomically(folder / name, functools.partial(_copy, attempt / name))
     shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)
     if (attempt / TENSORBOARD).is_dir():
         shutil.copytree(attempt / TENSORBOARD, folder / TENSORBOARD)

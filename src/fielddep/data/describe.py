@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from fielddep.config import Config
-from fielddep.data.leaks import determines, orders, target_numbers
+from fielddep.data.leaks import determines, most_frequent_share, orders, target_numbers
 from fielddep.data.numeric import mean_and_std
 from fielddep.data.schema import Field, check_names, plan_fields, why_useless
 from fielddep.data.target import ClassLabel, KnownTask, Target, infer_target
@@ -114,7 +114,7 @@ def _summarise(
     warnings: list[str] = []
     if kind not in ("target", "weight"):
         warnings = _warnings(values, planned.get(column.name), missing_share)
-        if target is not None and aims is not None and _leaks(raw, values, config, target, aims):
+        if target is not None and aims is not None and _leaks(raw, values, config, target, most_frequent_share(aims)):
             warnings.append(f"suspected leak: it alone determines the target {target.name!r}")
     return FieldSummary(
         name=column.name,
@@ -128,7 +128,9 @@ def _summarise(
 
 
 def _examples(counted: pl.DataFrame) -> tuple[tuple[str, int], ...]:
-    frequent = counted.sort("n", "value", descending=[True, False]).head(_N_EXAMPLES)
+    # Sorting only the candidates: a field may hold a million values.
+    candidates = counted.filter(pl.col("n") >= pl.col("n").top_k(_N_EXAMPLES).min())
+    frequent = candidates.sort("n", "value", descending=[True, False]).head(_N_EXAMPLES)
     return tuple((_shorten(value), n) for value, n in frequent.iter_rows())
 
 
@@ -155,8 +157,7 @@ def _warnings(values: pl.DataFrame, plan: Field | str | None, missing_share: flo
     return found
 
 
-def _leaks(raw: pl.DataFrame, values: pl.DataFrame, config: Config, target: Target, aims: pl.Series) -> bool:
-    most_frequent = int(aims.value_counts(name="n")["n"].max()) / len(aims)
+def _leaks(raw: pl.DataFrame, values: pl.DataFrame, config: Config, target: Target, most_frequent: float) -> bool:
     if determines(values, most_frequent):
         return True
     numbers = try_numbers(raw["value"], config.data.missing_values)

@@ -16,38 +16,35 @@ from fielddep.data.values import as_whole_numbers, distinct_values, try_numbers
 
 # fmt: off
 _ID_WORDS = frozenset((
-    "id", "ids", "uid", "uuid", "guid", "code", "codes", "key", "keys", "zip", "zipcode",
-    "postcode", "postal", "no", "nr", "nbr", "num", "number", "numbers", "index", "idx", "user",
-    "users", "item", "items", "customer", "client", "account", "product", "sku", "ean", "isbn",
-    "hash", "phone", "category", "cat", "type", "class", "group", "label", "flag",
+    "id", "ids", "uid", "uuid", "guid", "code", "codes", "key", "keys", "zip", "zipcode", "postcode", "postal", "index",
+    "idx", "user", "users", "item", "items", "customer", "client", "account", "product", "sku", "ean", "isbn", "hash",
+    "phone",
+))
+_ID_ENDINGS = frozenset((
+    "no", "nr", "nbr", "num", "number", "category", "cat", "type", "class", "group", "label", "flag",
+))
+"""Words that say id at the end of a name only: `flight_number` is a code, `number_of_visits` a count."""
+_ID_OWNERS = frozenset((
+    "user", "item", "customer", "client", "product", "movie", "device", "session", "ad", "site", "app", "page",
 ))
 # fmt: on
-_ID_OWNERS = (
-    "user",
-    "item",
-    "customer",
-    "client",
-    "product",
-    "movie",
-    "device",
-    "session",
-    "ad",
-    "site",
-    "app",
-    "page",
-)
 _MANY_NEGATIVE = 64
 _MANY_DENSE = 30
 _ROWS_A_VALUE = 30
 
 
-def infer_kind(column: pl.Series, missing_values: Iterable[str] = ("",)) -> Kind:
+def infer_kind(column: pl.Series, missing_values: Iterable[str] = ("",), counted: pl.DataFrame | None = None) -> Kind:
     """Categorical or numerical, judged by dtype, values and name.
 
     Text is judged as numbers when every text in it is a number and none has a leading zero (postcodes have).
     Numbers with fractions are numerical; whole numbers are judged by `looks_like_measure`.
+
+    Args:
+        column: the raw column.
+        missing_values: texts that mean missing.
+        counted: `distinct_values` of the column, where the caller has them already.
     """
-    counted = distinct_values(column)
+    counted = distinct_values(column) if counted is None else counted
     values = counted["value"].alias(column.name)
     numbers = None if column.dtype == pl.Boolean else try_numbers(values, missing_values)
     if numbers is None or numbers.null_count() == len(numbers) or _has_leading_zero(values):
@@ -79,11 +76,13 @@ def is_id_name(name: str) -> bool:
     """Whether a word of the name says that the column holds ids or codes.
 
     Example:
-        >>> is_id_name("userId"), is_id_name("zip code"), is_id_name("humidity")
-        (True, True, False)
+        >>> is_id_name("userId"), is_id_name("flight number"), is_id_name("number of visits"), is_id_name("humidity")
+        (True, True, False, False)
     """
     split_camel = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
     words = [word.lower() for word in re.findall(r"[A-Za-z]+", split_camel)]
+    if words and words[-1] in _ID_ENDINGS:
+        return True
     return any(w in _ID_WORDS or (w.endswith("id") and w[:-2] in _ID_OWNERS) for w in words)
 
 

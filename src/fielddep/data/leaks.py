@@ -30,6 +30,12 @@ def target_numbers(column: pl.Series, target: Target, missing_values: Iterable[s
     return index.alias("target")
 
 
+def most_frequent_share(target: pl.Series) -> float:
+    """Share of the most frequent target value."""
+    counts = np.unique(target.to_numpy(), return_counts=True)[1]
+    return float(counts.max() / len(target))
+
+
 def determines(groups: pl.DataFrame, most_frequent: float) -> bool:
     """Whether every value of a field goes with one target value, too often for chance.
 

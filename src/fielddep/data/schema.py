@@ -136,9 +136,9 @@ def plan_fields(table: pl.DataFrame, config: Config) -> dict[str, Field | str]:
 
 def _plan(column: pl.Series, data: DataConfig) -> Field | str:
     name = column.name
-    kind = data.kinds.get(name) or infer_kind(column, data.missing_values)
+    counted = distinct_values(column)
+    kind = data.kinds.get(name) or infer_kind(column, data.missing_values, counted)
     if name not in (data.fields or ()) and name not in data.kinds:
-        counted = distinct_values(column)
         reason = why_useless(counted.with_columns(value=canonical(counted["value"], data.missing_values)), kind)
         if reason:
             return reason

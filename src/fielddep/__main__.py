@@ -1,0 +1,8 @@
+"""`python -m fielddep`: the command line."""
+
+import sys
+
+from fielddep.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""The command line: one file a command. A command parses, calls the library and prints.
+
+Results go to stdout, everything else to stderr. Exit codes: 0; 2 for what the user can mend; 1 for a bug; 130 after
+an interrupt; 141 when the reader of a pipe has gone. Torch and Polars are imported inside the commands, so that
+`--help` is there at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from fielddep.cli import demo, describe, evaluate, explain, fit, predict, settings
+from fielddep.cli.console import print_error, warnings_on_stderr
+from fielddep.errors import UserError
+
+INTERRUPTED, PIPE_CLOSED = 130, 141
+
+app = typer.Typer(
+    name="fielddep",
+    help="Supervised learning on large categorical tables, with the dependencies between fields of every row.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("describe")(describe.describe)
+app.command("fit")(fit.fit)
+app.command("evaluate")(evaluate.evaluate)
+app.command("predict")(predict.predict)
+app.command("explain")(explain.explain)
+app.command("settings")(settings.settings)
+app.command("demo")(demo.demo)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"fielddep {version('fielddep')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code.
+
+    Args:
+        args: words after `fielddep`; default: those of the process.
+    """
+    with warnings_on_stderr():
+        try:
+            app(args=args, prog_name="fielddep")
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):
+                return _close_pipe()
+            return _flush(end.code if isinstance(end.code, int) else 0)
+        except UserError as error:
+            print_error(str(error))
+            return _flush(2)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+    return 0  # pragma: no cover - typer always ends by SystemExit
+
+
+def _flush(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _close_pipe()
+    return code
+
+
+def _close_pipe() -> int:
+    """Let what is still buffered go nowhere; Python would complain of it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return PIPE_CLOSED

@@ -1,0 +1,135 @@
+"""`fielddep demo`: the whole way on real data, flights out of New York in 2013, with the commands themselves."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fielddep.cli.console import console, print_metrics, print_table, say
+from fielddep.cli.fit import ForceOption, run_fit
+from fielddep.config import Config
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fielddep.data.encoder import UnknownReport
+    from fielddep.run import Run
+
+OutOption = Annotated[Path, typer.Option("--out", help="Folder of the run.", metavar="RUN")]
+HEAT_MAP = "dependencies.png"
+
+
+def demo(out: OutOption = Path("demo-run"), force: ForceOption = False) -> None:
+    """Will a flight arrive more than 15 minutes late? Describe, train, compare, predict and explain."""
+    from fielddep.cli.rival import import_lightgbm
+    from fielddep.datasets.flights import load_flights
+    from fielddep.run import check_folder
+
+    check_folder(out, force=force)
+    import_lightgbm()
+    flights = load_flights()
+    with tempfile.TemporaryDirectory(prefix="fielddep-demo-") as folder:
+        table = Path(folder) / "flights.parquet"
+        flights.write_parquet(table)
+        show_table(flights)
+        run = train(table, out, force=force)
+        compare(flights, run)
+        new_flights = Path(folder) / "new-flights.csv"
+        unusual_flights(flights).write_csv(new_flights)
+        predict_unusual(run, new_flights)
+        explain_model(run, new_flights)
+
+
+def show_table(flights: pl.DataFrame) -> None:
+    """What the table holds."""
+    from fielddep.cli.describe import print_description
+    from fielddep.data.describe import describe
+    from fielddep.datasets.flights import TARGET
+
+    _headline("1. describe", f"fielddep describe flights.parquet --target {TARGET}")
+    print_description("flights.parquet", describe(flights, Config().replace({"data.target": TARGET})))
+
+
+def train(table: Path, out: Path, *, force: bool) -> Run:
+    """A model with default settings."""
+    from fielddep.datasets.flights import TARGET
+
+    _headline("2. fit, with default settings", f"fielddep fit flights.parquet --target {TARGET} --out {out}")
+    run = run_fit(str(table), Config().replace({"data.target": TARGET}), out, force=force)
+    say(f"saved in {run.folder}")
+    return run
+
+
+def compare(flights: pl.DataFrame, run: Run) -> None:
+    """Test metrics beside the base rate and LightGBM, all on the same rows."""
+    from fielddep.cli.rival import lightgbm_metrics
+    from fielddep.fitting import prepare
+
+    say("training LightGBM on the same rows ...")
+    columns = {
+        "fielddep": run.metrics["test"],
+        "LightGBM": lightgbm_metrics(prepare(flights, run.config)),
+        "base rate": run.metrics["test_base_rate"],
+    }
+    _headline("3. compare, test rows", "both with default settings, stopped on the same validation rows")
+    print_metrics(columns)
+
+
+def unusual_flights(flights: pl.DataFrame) -> pl.DataFrame:
+    """Five flights: one as it is, then with an unseen carrier, empty cells, both, and one of unseen values only."""
+    import polars as pl
+
+    from fielddep.datasets.flights import FIELDS
+
+    row = flights.filter(pl.col("late") == 1).head(1).select(FIELDS).to_dicts()[0]
+    changes: list[dict[str, str | None]] = [
+        {},
+        {"carrier": "ZZ", "tailnum": "N0NEW"},
+        {"tailnum": None, "flight": None},
+        {"carrier": "ZZ", "hour": None, "dest": None},
+        dict.fromkeys(FIELDS, "never seen"),
+    ]
+    return pl.DataFrame([{**row, **change} for change in changes], schema=dict.fromkeys(FIELDS, pl.String))
+
+
+def predict_unusual(run: Run, table: Path) -> None:
+    """Rows with unseen carriers and empty cells, with their predictions."""
+    from fielddep.cli.options import open_predictor, reading_of
+    from fielddep.cli.predict import predicted_frames, say_unknown
+    from fielddep.datasets.flights import FIELDS
+
+    _headline("4. predict rows with unseen carriers and empty cells", f"fielddep predict {run.folder} new-flights.csv")
+    predictor = open_predictor(run.folder, "cpu")
+    reports: list[UnknownReport] = []
+    reading = reading_of(predictor.bundle, None)
+    frames = list(predicted_frames(predictor, str(table), reading, list(FIELDS), reports))
+    rows = [[*(str(v) for v in row[:-2]), f"{row[-1]:.3f}"] for frame in frames for row in frame.iter_rows()]
+    print_table([*FIELDS, "late", "probability"], rows, texts=FIELDS)
+    say_unknown(reports[0])
+
+
+def explain_model(run: Run, table: Path) -> None:
+    """The strongest dependencies of the model and of one flight, and both as a heat map."""
+    from fielddep.bundle import Bundle
+    from fielddep.cli.explain import explain_row, print_model, print_row, write_row
+    from fielddep.cli.options import reading_of
+    from fielddep.explain.dependencies import global_dependencies
+
+    out = run.folder / HEAT_MAP
+    _headline("5. explain", f"fielddep explain {run.folder} new-flights.csv --row 0 --out {out}")
+    bundle = Bundle.load(run.bundle)
+    model = global_dependencies(bundle)
+    print_model(model)
+    explanation = explain_row(bundle, str(table), 0, reading_of(bundle, None))
+    print_row(explanation, "new-flights.csv, row 0")
+    write_row(model, explanation, 0, out)
+    console().print(f"heat map: {out}\nrun: {run.folder}", soft_wrap=True)
+
+
+def _headline(title: str, text: str) -> None:
+    stream = console()
+    stream.print(f"\n{title}", style="bold")
+    stream.print(f"  {text}", style="dim", soft_wrap=True)

@@ -1,0 +1,63 @@
+"""`fielddep describe`: what a table holds, before anything is trained."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import typer
+
+from fielddep.cli.console import console, print_table
+from fielddep.cli.options import ConfigOption, JsonOption, SetOption, TableArgument, TargetOption, build_config
+
+if TYPE_CHECKING:
+    from fielddep.data.describe import TableDescription, TargetSummary
+
+MAX_CLASSES_SHOWN = 10
+_TEXTS = ("kind", "examples", "warnings")
+
+
+def describe(
+    table: TableArgument,
+    target: TargetOption = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the columns of TABLE: kind, different values, missing share, examples and warnings."""
+    from fielddep.data.describe import describe as describe_table
+    from fielddep.data.readers import collect, read_table
+
+    chosen = build_config(config, set_, {"data.target": target})
+    found = describe_table(collect(read_table(table, chosen.data)), chosen)
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+    else:
+        print_description(table, found)
+
+
+def print_description(name: str, found: TableDescription) -> None:
+    """The table of columns, and a line about the target."""
+    rows = [
+        [
+            column.name,
+            column.kind,
+            f"{column.n_distinct:,}",
+            f"{column.missing_share:.1%}",
+            ", ".join(f"{value} ({count:,})" for value, count in column.examples),
+            "; ".join(column.warnings),
+        ]
+        for column in found.columns
+    ]
+    title = f"{name}: {found.n_rows:,} rows, {len(found.columns)} columns"
+    print_table(["column", "kind", "values", "missing", "examples", "warnings"], rows, title=title, texts=_TEXTS)
+    if found.target is not None:
+        console().print(_target_line(found.target), soft_wrap=True)
+
+
+def _target_line(target: TargetSummary) -> str:
+    if target.task == "regression":
+        return f"target {target.name}: regression, mean {target.mean:.4g}, standard deviation {target.std:.4g}"
+    shares = [f"{label} {share:.1%}" for label, share in zip(target.classes, target.shares, strict=True)]
+    more = f" and {len(shares) - MAX_CLASSES_SHOWN} more" if len(shares) > MAX_CLASSES_SHOWN else ""
+    return f"target {target.name}: {target.task}, " + ", ".join(shares[:MAX_CLASSES_SHOWN]) + more

@@ -1,0 +1,141 @@
+"""`fielddep fit`: from a table to a trained, saved model."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fielddep.cli.console import console, print_metrics, say
+from fielddep.cli.options import ConfigOption, SetOption, TableArgument, TargetOption, build_config
+from fielddep.config import Config
+
+if TYPE_CHECKING:
+    from fielddep.fitting import Prepared
+    from fielddep.run import Run
+    from fielddep.training.callbacks import Callback
+
+INTERRUPTED = 130
+
+OutOption = Annotated[Path, typer.Option("--out", help="Folder of the run.", metavar="RUN")]
+TaskOption = Annotated[
+    str | None, typer.Option("--task", help="auto, binary, multiclass or regression.", metavar="TASK")
+]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", help="Seed of the training; split.seed is its own setting.", metavar="N")
+]
+DeviceOption = Annotated[str | None, typer.Option("--device", help="Torch device, such as cuda.", metavar="DEVICE")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace a run that is there.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")]
+BoardOption = Annotated[bool, typer.Option("--tensorboard", help="Write events for TensorBoard into RUN.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print results and warnings only.")]
+
+
+def fit(
+    table: TableArgument,
+    out: OutOption,
+    target: TargetOption = None,
+    task: TaskOption = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    seed: SeedOption = None,
+    device: DeviceOption = None,
+    force: ForceOption = False,
+    resume: ResumeOption = False,
+    tensorboard: BoardOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Train on TABLE and keep everything in RUN: settings, history, metrics and the model."""
+    named = {"data.target": target, "data.task": task, "train.seed": seed, "train.device": device}
+    chosen = build_config(config, set_, named)
+    try:
+        run = run_fit(table, chosen, out, force=force, resume=resume, tensorboard=tensorboard, quiet=quiet)
+    except KeyboardInterrupt:
+        options = {"--target": target, "--task": task, "--config": config, "--seed": seed, "--device": device}
+        flags = {"--tensorboard": tensorboard, "--quiet": quiet, "--resume": True}
+        say_interrupted(out, ["fielddep", "fit", table, "--out", str(out), *_words(options, set_, flags)])
+        raise typer.Exit(INTERRUPTED) from None
+    print_run(run)
+
+
+def run_fit(
+    table: str,
+    config: Config,
+    out: Path,
+    *,
+    force: bool = False,
+    resume: bool = False,
+    tensorboard: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """Read the table and train, with log and progress bar on stderr unless `quiet`."""
+    from fielddep.data.readers import collect, read_table
+    from fielddep.run import Run, check_folder, train_run
+    from fielddep.training.callbacks import EvaluationLog, ProgressBar
+
+    if check_folder(out, force=force, resume=resume) == "finished" and resume:
+        say(f"the run in {out} is finished; nothing is left to resume")
+        return Run.open(out)
+    frame = collect(read_table(table, config.data))
+    log = console(stderr=True)
+    lookers_on: list[Callback] = [] if quiet else [ProgressBar(log), EvaluationLog(log)]
+    return train_run(
+        frame,
+        config,
+        out,
+        force=force,
+        resume=resume,
+        callbacks=lookers_on,
+        tensorboard=tensorboard,
+        source=table,
+        on_prepared=None if quiet else lambda prepared: say_prepared(table, config, prepared),
+    )
+
+
+def say_prepared(table: str, asked: Config, prepared: Prepared) -> None:
+    """What was read, how it is split, and what was decided from it."""
+    split, schema = prepared.split, prepared.encoder.schema
+    n_rows = len(split.train) + len(split.validation) + len(split.test)
+    say(f"read {table}: {n_rows:,} rows, {len(schema.fields)} fields")
+    for field, counts in zip(schema.fields, prepared.encoder.counts, strict=True):
+        numeric = f" ({field.numeric})" if field.numeric else ""
+        size = "" if field.numeric == "scale" else f", {len(counts) - 2:,} {'bins' if field.numeric else 'values'}"
+        say(f"  {field.name}: {field.kind}{numeric}{size}")
+    classes = f", {len(prepared.target.classes)} classes" if prepared.target.classes else ""
+    say(f"target {prepared.target.name}: {prepared.target.task}{classes}")
+    say(f"rows: {len(split.train):,} train, {len(split.validation):,} validation, {len(split.test):,} test")
+    before, now = asked.to_dict(), prepared.config.to_dict()
+    decided = [f"{s}.{k} = {v}" for s, settings in now.items() for k, v in settings.items() if before[s].get(k) != v]
+    if decided:
+        say(f"decided from the data: {', '.join(decided)}")
+
+
+def print_run(run: Run) -> None:
+    """Metrics beside those of the base rate, and where the run is."""
+    metrics = run.metrics
+    part = "test" if "test" in metrics else "validation"
+    print_metrics({"model": metrics[part], "base rate": metrics[f"{part}_base_rate"]}, title=f"{part} rows")
+    console().print(f"saved in {run.folder}", soft_wrap=True)
+
+
+def say_interrupted(out: Path, command: list[str]) -> None:
+    """What survives an interrupt, and how to go on."""
+    from fielddep.run import CHECKPOINT, run_state
+    from fielddep.training.checkpoint import CheckpointFolder
+
+    if run_state(out) != "unfinished":
+        say("interrupted before the training began; nothing was written")
+        return
+    reached = CheckpointFolder(out / CHECKPOINT).path.exists()
+    say(f"interrupted; {'the last checkpoint is kept' if reached else 'no evaluation was reached yet'}. Go on with")
+    say(f"  {shlex.join(command)}")
+
+
+def _words(options: Mapping[str, object], assignments: list[str] | None, flags: Mapping[str, bool]) -> list[str]:
+    """The options of this call, to say the command again."""
+    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    words += [word for text in assignments or [] for word in ("--set", text)]
+    return words + [name for name, given in flags.items() if given]

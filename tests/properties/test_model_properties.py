@@ -1,0 +1,140 @@
+"""What must hold for the model whatever its weights."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+
+from fielddep.config import ModelConfig
+from fielddep.errors import SchemaError
+from fielddep.data.batch import FieldLayout
+from fielddep.nn import refinement as refinement_module
+from fielddep.nn.mdl import MDL
+from fielddep.nn.refinement import Refinement
+from tests.conftest import random_table
+
+VARIANTS = [
+    ModelConfig(d_embed=4),
+    ModelConfig(d_embed=4, dependencies="none"),
+    ModelConfig(d_embed=4, dependencies="global"),
+    ModelConfig(d_embed=2, dependency_diagonal=True, dependency_scale="raw", first_order=False, batch_norm="hidden"),
+    ModelConfig(d_embed=4, embedding_input=True, interaction_init="identity", batch_norm="none", dropout=0.2),
+]
+
+
+@pytest.fixture(params=range(len(VARIANTS)))
+def model(request, layout):
+    torch.manual_seed(0)
+    return MDL(layout, 1, VARIANTS[request.param]).eval()
+
+
+def forward(model, batch):
+    return model(batch.ids_BF, batch.numbers_BN)
+
+
+def test_prediction_does_not_depend_on_the_batch(model, layout):
+    table = random_table(layout, 40)
+    whole = forward(model, table.batch(slice(None)))
+    for row in (0, 7, 39):
+        alone = forward(model, table.batch(slice(row, row + 1)))
+        torch.testing.assert_close(alone[0], whole[row], atol=1e-5, rtol=1e-5)
+
+
+def test_prediction_changes_no_state(model, layout):
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    batch = random_table(layout, 30).batch(slice(None))
+    first, second = forward(model, batch), forward(model, batch)
+    assert torch.equal(first, second)
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+def test_changing_one_field_leaves_other_embeddings(model, layout):
+    table = random_table(layout, 8)
+    batch = table.batch(slice(None))
+    changed = batch.ids_BF.clone()
+    changed[:, 1] = layout.offsets[1] + 3
+    before, after = model.embed(batch.ids_BF, batch.numbers_BN), model.embed(changed, batch.numbers_BN)
+    others = [0, 2, 3]
+    assert torch.equal(before[:, others], after[:, others])
+    assert not torch.equal(before[:, 1], after[:, 1])
+
+
+def test_every_weight_gets_a_gradient(model, layout):
+    model.train()
+    batch = random_table(layout, 60).batch(slice(None))
+    logits, penalty = model.training_forward(batch.ids_BF, batch.numbers_BN)
+    (logits.square().mean() + (0 if penalty is None else penalty)).backward()
+    for name, weight in model.named_parameters():
+        if weight.requires_grad:
+            assert weight.grad is not None, name
+            grad = weight.grad.to_dense() if weight.grad.is_sparse else weight.grad
+            assert torch.isfinite(grad).all(), name
+
+
+def test_only_the_global_variant_has_a_penalty(model, layout):
+    batch = random_table(layout, 10).batch(slice(None))
+    _, penalty = model.training_forward(batch.ids_BF, batch.numbers_BN)
+    assert (penalty is not None) == (model.config.dependencies == "global")
+    if penalty is not None:
+        e_BFD = model.embed(batch.ids_BF, batch.numbers_BN)
+        r = e_BFD.transpose(1, 2) @ model.refinement.w0_FF
+        loss = r.square().sum(dim=(1, 2)) / 4 / 2  # mu/(2 lambda) = 1/(2 m)
+        torch.testing.assert_close(penalty, model.config.global_penalty * loss.mean())
+
+
+def test_no_label_can_reach_the_inner_loop():
+    for function in (Refinement.forward, Refinement.path, Refinement.__init__, refinement_module.ResidualProduct.__call__):
+        names = inspect.signature(function).parameters
+        assert not any(word in name for name in names for word in ("target", "label", "y_", "loss"))
+
+
+def test_zero_steps_give_the_start():
+    refinement = Refinement(5, n_inner_steps=0)
+    torch.nn.init.normal_(refinement.weight)
+    refined = refinement(torch.randn(3, 5, 4))
+    expected = refinement.weight.detach().clone().fill_diagonal_(-1)
+    for w_FF in refined.w_BFF:
+        torch.testing.assert_close(w_FF.detach(), expected)
+    torch.testing.assert_close(refined.mu_BF, torch.full((3, 5), 2.0))
+
+
+@pytest.mark.parametrize("d_embed", [2, 12])
+def test_dependency_loss_does_not_rise_for_a_small_step(d_embed):
+    refinement = Refinement(6, n_inner_steps=8, inner_lr=0.01, sparsity=3.0)
+    torch.nn.init.normal_(refinement.weight)
+    e_BFD = torch.randn(50, 6, d_embed)
+    losses = [state.loss_BF(3.0).sum(dim=1) for state in refinement.path(e_BFD)]
+    for before, after in zip(losses[:-1], losses[1:], strict=True):
+        assert (after <= before + 1e-6).all()
+    assert (losses[-1] < losses[0]).all()
+
+
+def test_constraints_hold_after_every_step():
+    refinement = Refinement(6, n_inner_steps=5, inner_lr=2.0, sparsity=3.0)
+    for t, state in enumerate(refinement.path(torch.randn(20, 6, 4) * 0.3)):
+        assert (torch.diagonal(state.w_BFF, dim1=1, dim2=2) == -1).all()
+        assert (state.mu_BF >= 0).all(), t
+        torch.testing.assert_close(state.mu_BF.sum(dim=1), torch.full((20,), 3.0))
+
+
+def test_small_lambda_gives_sparse_weights():
+    e_BFD = torch.randn(100, 6, 4)
+    dense = Refinement(6, n_inner_steps=4, inner_lr=0.1, sparsity=100.0)(e_BFD).mu_BF / 100
+    sparse = Refinement(6, n_inner_steps=4, inner_lr=0.1, sparsity=0.1)(e_BFD).mu_BF / 0.1
+    assert sparse.std(dim=1).mean() > 5 * dense.std(dim=1).mean()
+    assert (sparse == 0).float().mean() > 0.3
+
+
+def test_one_field_is_refused():
+    with pytest.raises(SchemaError, match="at least 2"):
+        MDL(FieldLayout(names=("a",), n_ids=(3,)), 1, ModelConfig(d_embed=2))
+
+
+def test_numerical_field_scales_its_vector(layout):
+    model = MDL(layout, 1, ModelConfig(d_embed=3))
+    ids = torch.tensor([[0, 6, 16, 17]])
+    one, two = model.embed(ids, torch.tensor([[1.0]])), model.embed(ids, torch.tensor([[2.0]]))
+    torch.testing.assert_close(two[:, 2], 2 * one[:, 2])
+    assert torch.equal(one[:, [0, 1, 3]], two[:, [0, 1, 3]])
