@@ -80,6 +80,12 @@ class DataConfig:
     handle_unknown: Literal["rare", "error"] = setting(
         "rare", "what a value never seen in training does at predict time: take the rare id, or stop"
     )
+    crosses: Literal["auto", "none"] | tuple[tuple[str, ...], ...] = setting(
+        "auto",
+        "pairs of fields whose joint values get embeddings of their own, for instance [['month', 'day']]; auto finds "
+        "them on training rows",
+    )
+    cross_min_count: int = setting(5, "joint values of a cross seen fewer times in training share its rare id")
     missing_values: tuple[str, ...] = setting(
         ("",), "texts that mean missing in any field; empty cells, nulls and NaN always do"
     )
@@ -163,6 +169,7 @@ class TrainConfig:
     patience: int = setting(4, "evaluations without improvement before training stops")
     plateau_patience: int = setting(2, "evaluations without improvement before the learning rate drops")
     plateau_factor: float = setting(0.3, "factor of the learning rate at a drop; 1 switches drops off")
+    plateau_restore: bool = setting(True, "go on from the best weights so far when the learning rate drops")
     min_delta: float = setting(0.0, "smallest fall of the validation loss that counts as improvement")
     embedding_l2: float | None = setting(
         None,
@@ -329,6 +336,8 @@ def _coerce(value: Any, hint: Any, path: str) -> Any:
         if value is None:
             return None
     elif origin is Literal:
+        if value is None and "none" in args:  # `--set model.dependencies=none` arrives as None
+            return "none"
         if value in args and not isinstance(value, bool):
             return value
         if all(isinstance(a, str) for a in args):
@@ -372,6 +381,7 @@ def _describe(hint: Any) -> str:
 _AT_LEAST: dict[str, float] = {
     "data.n_bins": 2,
     "data.min_count": 1,
+    "data.cross_min_count": 1,
     "model.d_embed": 1,
     "model.n_inner_steps": 0,
     "model.inner_lr": 0,

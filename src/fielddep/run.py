@@ -14,6 +14,7 @@ Everything is written into `checkpoint/` first. A run that is replaced stays who
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 import logging
 import shutil
@@ -28,7 +29,7 @@ import polars as pl
 from fielddep.bundle import MANIFEST, Bundle
 from fielddep.config import Config
 from fielddep.environment import check_device, check_source, environment
-from fielddep.errors import BundleError, ConfigError, UserError
+from fielddep.errors import BundleError, ConfigError, MissingExtraError, UserError
 from fielddep.files import write_atomically, write_json, write_text
 from fielddep.fitting import Prepared, measure, prepare, train_model
 from fielddep.training.callbacks import Callback, TensorBoard
@@ -150,6 +151,8 @@ def train_run(
         log.warning("the run in %s is finished; nothing is left to resume", folder)
         return Run.open(folder)
     check_device(config.train.device)
+    if tensorboard and importlib.util.find_spec("tensorboard") is None:
+        raise MissingExtraError("TensorBoard is not installed; pip install 'fielddep[tensorboard]'")
     attempt = folder / CHECKPOINT
     record = environment(table, source)
     if state == "unfinished" and resume:

@@ -20,7 +20,9 @@ N_STRONGEST = 10
 MAX_FIELDS_SHOWN = 14
 IMAGES = (".png", ".svg", ".pdf")
 
-TableArgument = Annotated[str | None, typer.Argument(help="Table with the row; without it the whole model is shown.")]
+TableArgument = Annotated[
+    str | None, typer.Argument(help="Table with the row; without it the whole model is shown.", metavar="TABLE")
+]
 RowOption = Annotated[int, typer.Option("--row", help="Row of TABLE, counted from 0.", min=0, metavar="N")]
 OutOption = Annotated[
     Path | None, typer.Option("--out", help="Heat map (.png, .svg, .pdf) or all numbers (.json).", metavar="FILE")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from fielddep.bundle import Bundle
     from fielddep.predictor import Predictor
 
-TableArgument = Annotated[str, typer.Argument(help="A table: file, folder or glob.")]
-RunArgument = Annotated[Path, typer.Argument(help="A run, or a bundle alone.")]
+TableArgument = Annotated[str, typer.Argument(help="A table: file, folder or glob.", metavar="TABLE")]
+RunArgument = Annotated[Path, typer.Argument(help="A run, or a bundle alone.", metavar="RUN")]
 TargetOption = Annotated[str | None, typer.Option("--target", help="Column to predict.", metavar="COL")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Settings as TOML.", metavar="FILE")]
 SetOption = Annotated[

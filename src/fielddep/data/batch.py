@@ -1,6 +1,6 @@
 """Batch: the one thing that travels from the data side to a model.
 
-Shape legend: B rows of the batch, F fields, N numerical fields given as `value x vector`.
+Shape legend: B rows of the batch, F fields and crosses, N numerical fields given as `value x vector`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 
 @dataclass(frozen=True, kw_only=True)
 class FieldLayout:
-    """What a model must know of the fields; all that it may know.
+    """What a model must know of the columns of ids; all that it may know.
 
     Ids of all fields live in one joint range: field f owns `n_ids[f]` consecutive ids from `offsets[f]` on.
     Within a field, local id 0 means *missing* and local id 1 means *rare or unknown*; a numerical field that is
@@ -23,11 +23,18 @@ class FieldLayout:
     n_ids: tuple[int, ...]
     numerical: tuple[int, ...] = ()
     """Positions of the fields given as `value x vector`, ascending."""
+    crosses: tuple[tuple[int, int], ...] = ()
+    """Positions of the two fields of each cross; crosses are the last columns of ids."""
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of ids: fields and crosses."""
+        return len(self.n_ids)
 
     @property
     def n_fields(self) -> int:
-        """Number of fields (m)."""
-        return len(self.n_ids)
+        """Number of fields (m), crosses not counted."""
+        return len(self.n_ids) - len(self.crosses)
 
     @property
     def offsets(self) -> tuple[int, ...]:

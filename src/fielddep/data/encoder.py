@@ -16,6 +16,8 @@ import torch
 
 from fielddep.config import DataConfig
 from fielddep.data.batch import FieldLayout
+from fielddep.data.cross_search import find_crosses
+from fielddep.data.crosses import Cross, cross_name
 from fielddep.data.encoded import EncodedTable
 from fielddep.data.fieldcoder import Coding, EncodedField, FieldCoder
 from fielddep.data.numeric import QuantileBins, ScaledNumbers
@@ -24,6 +26,9 @@ from fielddep.data.target import nearest
 from fielddep.data.values import as_number
 from fielddep.data.vocabulary import FRAME_SCHEMA, Vocabulary
 from fielddep.errors import BundleError, ConfigError, SchemaError
+
+CROSS_PREFIX = "\x00cross "
+"""Start of a cross's name in the vocabulary's file; no column can be called so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +70,14 @@ class TableEncoder:
         coders: one per field.
         missing_values: texts that mean missing.
         handle_unknown: what a value never seen in training does.
+        crosses: pairs of fields whose joint values have ids too, in columns behind the fields.
     """
 
     schema: Schema
     coders: tuple[FieldCoder, ...]
     missing_values: tuple[str, ...]
     handle_unknown: Literal["rare", "error"]
+    crosses: tuple[Cross, ...] = ()
 
     @classmethod
     def fit(
@@ -91,26 +98,29 @@ class TableEncoder:
         if schema.target is not None and schema.target.name in table.columns:
             target = schema.target.fit_scale(table[schema.target.name], config.missing_values)
             schema = replace(schema, target=target)
-        return cls(
+        encoder = cls(
             schema=schema,
             coders=tuple(FieldCoder.fit(field, table, config, counted) for field in schema.fields),
             missing_values=config.missing_values,
             handle_unknown=config.handle_unknown,
         )
+        return replace(encoder, crosses=_fit_crosses(encoder, table, config))
 
     @property
     def layout(self) -> FieldLayout:
         """What a model must know of the fields."""
+        names = self.schema.field_names
         return FieldLayout(
-            names=self.schema.field_names,
-            n_ids=tuple(len(coder.counts) for coder in self.coders),
+            names=names + tuple(cross_name(names[c.left], names[c.right]) for c in self.crosses),
+            n_ids=tuple(len(counts) for counts in self.counts),
             numerical=tuple(f for f, field in enumerate(self.schema.fields) if field.numeric == "scale"),
+            crosses=tuple((c.left, c.right) for c in self.crosses),
         )
 
     @property
     def counts(self) -> tuple[npt.NDArray[np.int64], ...]:
-        """Counted rows of each local id, per field."""
-        return tuple(coder.counts for coder in self.coders)
+        """Counted rows of each local id, per column of ids."""
+        return tuple(coder.counts for coder in self.coders) + tuple(cross.counts for cross in self.crosses)
 
     def encode(
         self,
@@ -149,12 +159,14 @@ class TableEncoder:
         """
         _check_columns(table, self.schema.field_names)
         refuse = (handle_unknown or self.handle_unknown) == "error"
-        ids_RF = np.empty((len(table), len(self.coders)), dtype=np.int32)
+        ids_RF = np.empty((len(table), len(self.coders) + len(self.crosses)), dtype=np.int32)
         columns = []
         for f, coder in enumerate(self.coders):
             column = coder.encode(table[coder.field.name], first_row=first_row, refuse_unknown=refuse)
             ids_RF[:, f] = column.ids
             columns.append(column)
+        for position, cross in enumerate(self.crosses, start=len(self.coders)):
+            ids_RF[:, position] = cross.encode(ids_RF)
         encoded = EncodedTable(
             layout=self.layout,
             ids_RF=torch.from_numpy(ids_RF),
@@ -208,15 +220,15 @@ class TableEncoder:
             "numeric": {c.field.name: c.state() for c in self.coders if c.state() is not None},
             "missing_values": list(self.missing_values),
             "handle_unknown": self.handle_unknown,
+            "crosses": [[cross.left, cross.right] for cross in self.crosses],
         }
 
     def vocabulary_frame(self) -> pl.DataFrame:
         """All vocabularies in one frame: field, value, id (local), count."""
-        frames = [
-            c.coding.to_frame().insert_column(0, pl.lit(c.field.name).alias("field"))
-            for c in self.coders
-            if isinstance(c.coding, Vocabulary)
-        ]
+        parts = {c.field.name: c.coding.to_frame() for c in self.coders if isinstance(c.coding, Vocabulary)}
+        # A cross is named by number here, as a field of the user may well be called "month x day".
+        parts |= {f"{CROSS_PREFIX}{n}": cross.to_frame() for n, cross in enumerate(self.crosses)}
+        frames = [part.insert_column(0, pl.lit(name).alias("field")) for name, part in parts.items()]
         return pl.concat(frames) if frames else pl.DataFrame(schema={"field": pl.String, **FRAME_SCHEMA})
 
     @classmethod
@@ -235,7 +247,8 @@ class TableEncoder:
             )
             for field in schema.fields
         )
-        return cls(schema=schema, coders=coders, missing_values=missing, handle_unknown=unknown)
+        encoder = cls(schema=schema, coders=coders, missing_values=missing, handle_unknown=unknown)
+        return replace(encoder, crosses=_read_crosses(state.get("crosses", []), parts, encoder.layout.n_ids))
 
     def _report(self, columns: list[EncodedField], n_rows: int) -> UnknownReport:
         names = self.schema.field_names
@@ -244,6 +257,41 @@ class TableEncoder:
             unknown={name: column.n_unknown for name, column in zip(names, columns, strict=True)},
             missing={name: column.n_missing for name, column in zip(names, columns, strict=True)},
         )
+
+
+def _fit_crosses(encoder: TableEncoder, table: pl.DataFrame, config: DataConfig) -> tuple[Cross, ...]:
+    """Crosses that the settings ask for, or that are found on training rows."""
+    if config.crosses == "none" or encoder.schema.target is None:
+        return ()
+    ids_RF = encoder.encode(table, handle_unknown="rare").ids_RF.numpy()
+    n_ids, names = encoder.layout.n_ids, encoder.schema.field_names
+    if config.crosses == "auto":
+        pairs = find_crosses(ids_RF, n_ids, encoder.encode_target(table).numpy())
+    else:
+        pairs = [_cross_positions(pair, names) for pair in config.crosses]
+    return tuple(Cross.fit(ids_RF, n_ids, pair, config.cross_min_count) for pair in pairs)
+
+
+def _cross_positions(pair: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, int]:
+    if len(pair) != 2 or pair[0] == pair[1]:
+        raise SchemaError(f"a cross joins two different fields; given {list(pair)} in data.crosses")
+    for name in pair:
+        if name not in names:
+            raise SchemaError(f"data.crosses names {name!r}, which is no field; {nearest(name, names)}")
+    left, right = sorted((names.index(pair[0]), names.index(pair[1])))
+    return left, right
+
+
+def _read_crosses(
+    pairs: list[list[int]], frames: Mapping[str, pl.DataFrame], n_ids: tuple[int, ...]
+) -> tuple[Cross, ...]:
+    crosses = []
+    for n, (left, right) in enumerate(pairs):
+        frame = frames.get(f"{CROSS_PREFIX}{n}")
+        if frame is None:
+            raise BundleError(f"the vocabulary must hold cross {n} of the encoder, but does not; save the model anew")
+        crosses.append(Cross.from_frame(frame.drop("field"), (left, right), n_ids[right]))
+    return tuple(crosses)
 
 
 def _coding(field: Field, numeric: Mapping[str, Any], frames: Mapping[str, pl.DataFrame], keep_rare: bool) -> Coding:

@@ -140,7 +140,7 @@ def explain_rows(bundle: Bundle, rows: EncodedTable) -> Explanation:
     sparsity = model.config.sparsity
     device = next(model.parameters()).device
     batch = rows.batch(slice(None)).to(device)
-    path = list(model.refinement.path(model.embed(batch.ids_BF, batch.numbers_BN)))
+    path = list(model.refinement.path(model.fields_of(model.embed(batch.ids_BF, batch.numbers_BN))))
     values = bundle.encoder.decode(rows)
     texts = values.select(pl.all().cast(pl.String).fill_null("<missing>"))
     return Explanation(

@@ -32,7 +32,7 @@ class MDL(FieldModel):
 
     def __init__(self, layout: FieldLayout, n_outputs: int, config: ModelConfig) -> None:
         super().__init__(layout, n_outputs)
-        n_fields = layout.n_fields
+        n_fields, n_columns = layout.n_fields, layout.n_columns
         if n_fields < 2:
             raise SchemaError(f"MDL relates fields to each other and needs at least 2; given {layout.names}")
         if config.d_embed is None:
@@ -42,7 +42,7 @@ class MDL(FieldModel):
         self.embedding.init_weights(config.embedding_init, config.embedding_init_scale)
         self.embedding_dropout = nn.Dropout(config.embedding_dropout)
         self.first_order = EmbeddingTable(layout, n_outputs) if config.first_order else None
-        self.interactions = BilinearInteractions(n_fields, config.d_embed, init=config.interaction_init)
+        self.interactions = BilinearInteractions(n_columns, config.d_embed, init=config.interaction_init)
         self.refinement = Refinement(
             n_fields,
             n_inner_steps=config.n_inner_steps if config.dependencies == "refined" else 0,
@@ -58,7 +58,7 @@ class MDL(FieldModel):
         inputs = _dependency_inputs(n_fields, config)
         self.register_buffer("dependency_inputs_Q", inputs, persistent=False)
         self.mlp = build_mlp(
-            self.interactions.n_pairs + len(inputs) + (n_fields * config.d_embed if config.embedding_input else 0),
+            self.interactions.n_pairs + len(inputs) + (n_columns * config.d_embed if config.embedding_input else 0),
             config.hidden,
             n_outputs,
             batch_norm=config.batch_norm,
@@ -80,16 +80,20 @@ class MDL(FieldModel):
         return logits_BC, self.config.global_penalty * loss_BF.sum(dim=1).mean()
 
     def embed(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
-        """Embedded fields (B, F, D), the columns of E."""
+        """Embedded fields and crosses (B, F, D); the fields are the columns of E."""
         e_BFD: torch.Tensor = self.embedding_dropout(self.embedding(ids_BF, numbers_BN))
         return e_BFD
+
+    def fields_of(self, e_BFD: torch.Tensor) -> torch.Tensor:
+        """Embedded fields without the crosses, which are no fields of the dependencies."""
+        return e_BFD[:, : self.layout.n_fields] if self.layout.crosses else e_BFD
 
     def _logits(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> tuple[torch.Tensor, Dependencies | None]:
         e_BFD = self.embed(ids_BF, numbers_BN)
         inputs = [self.interactions(e_BFD)]
         dependencies = None
         if self.config.dependencies != "none":
-            dependencies = self.refinement(e_BFD)
+            dependencies = self.refinement(self.fields_of(e_BFD))
             inputs.append(self._dependency_values(dependencies))
         if self.config.embedding_input:
             inputs.append(e_BFD.flatten(1))

@@ -187,6 +187,8 @@ class Trainer:
         if self.state.n_bad_at_lr >= self.config.plateau_patience:
             self.state.lr *= self.config.plateau_factor
             self.state.n_bad_at_lr = 0
+            if self.config.plateau_restore:
+                self.model.load_state_dict(self._best)
         self.state.finished = last or self.state.n_bad >= self.config.patience
         self._checkpoint(improved)
         self._tell(lambda c: c.on_evaluation(evaluation))
@@ -262,7 +264,7 @@ def _suspect(model: FieldModel, batch: Batch) -> str | None:
     for position, field in enumerate(layout.numerical):
         if not torch.isfinite(batch.numbers_BN[:, position]).all():
             return layout.names[field]
-    sizes_F = torch.zeros(layout.n_fields)
+    sizes_F = torch.zeros(layout.n_columns)
     for _, table in model.tables():
         rows_BF = table.weight.detach()[batch.ids_BF].abs().amax(dim=2).cpu()
         sizes_F = torch.maximum(sizes_F, torch.nan_to_num(rows_BF, nan=math.inf).amax(dim=0))

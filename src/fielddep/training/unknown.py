@@ -36,6 +36,7 @@ class UnknownTraining:
     def __init__(self, layout: FieldLayout, counts: Sequence[np.ndarray], *, rate: float, seed: int) -> None:
         self.seed = seed
         self.active = rate > 0
+        self.crosses = layout.crosses
         self.rare_F = torch.tensor(layout.offsets, dtype=torch.int64) + 1
         chances = []
         for field, count in enumerate(counts):
@@ -52,4 +53,9 @@ class UnknownTraining:
             return batch
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + 500_009 + step)
         draw_BF = torch.rand(batch.ids_BF.shape, generator=generator)
-        return replace(batch, ids_BF=torch.where(draw_BF < self.chance[batch.ids_BF], self.rare_F, batch.ids_BF))
+        hidden_BF = draw_BF < self.chance[batch.ids_BF]
+        n_fields = hidden_BF.shape[1] - len(self.crosses)
+        for position, (left, right) in enumerate(self.crosses, start=n_fields):
+            # A cross of an unknown value is unknown too.
+            hidden_BF[:, position] |= hidden_BF[:, left] | hidden_BF[:, right]
+        return replace(batch, ids_BF=torch.where(hidden_BF, self.rare_F, batch.ids_BF))

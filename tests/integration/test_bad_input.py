@@ -1,0 +1,402 @@
+"""Bad input: a clear message, exit code 2, nothing lost. And odd input that must simply work."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fielddep.bundle import Bundle
+from fielddep.cli import main
+from fielddep.run import Run
+from tests.conftest import small_frame
+
+QUICK = ["--set", "train.max_epochs=2", "--set", "model.hidden=[8]", "--set", "model.d_embed=4"]
+QUICK += ["--set", "train.threads=1", "--quiet"]
+Capture = pytest.CaptureFixture[str]
+
+
+def fit(table: Path, out: Path, *words: str, target: str = "good") -> int:
+    return main(["fit", str(table), "--target", target, "--out", str(out), *QUICK, *words])
+
+
+def refused(table: Path, capsys: Capture, *words: str, target: str = "good") -> str:
+    """The message of a fit that must be refused, with nothing written."""
+    out = table.parent / "run"
+    assert fit(table, out, *words, target=target) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert not out.exists()
+    last = shown.err.splitlines()[-1]
+    assert last.startswith("error: ")
+    return last.removeprefix("error: ")
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def save(frame: pl.DataFrame, path: Path) -> Path:
+    frame.write_csv(path) if path.suffix == ".csv" else frame.write_parquet(path)
+    return path
+
+
+# --- files ----------------------------------------------------------------------------------------------------
+
+
+def test_missing_file(tmp_path: Path, capsys: Capture) -> None:
+    assert refused(tmp_path / "none.csv", capsys).startswith(f"file {tmp_path / 'none.csv'} does not exist; check")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.tsv", "t"])
+def test_empty_file(tmp_path: Path, name: str, capsys: Capture) -> None:
+    assert refused(write(tmp_path / name, ""), capsys) == f"{tmp_path / name} is empty (0 bytes)"
+
+
+def test_blank_file(tmp_path: Path, capsys: Capture) -> None:
+    assert "is empty; expected a line of column names and rows" in refused(write(tmp_path / "t.csv", "\n\n"), capsys)
+
+
+def test_header_only(tmp_path: Path, capsys: Capture) -> None:
+    table = write(tmp_path / "t.csv", "colour,shape,good\n")
+    assert refused(table, capsys) == f"{table} has column names but no rows"
+    save(small_frame(0), tmp_path / "t.parquet")
+    assert refused(tmp_path / "t.parquet", capsys) == f"{tmp_path / 't.parquet'} has columns but no rows"
+
+
+@pytest.mark.parametrize(("row", "n_cells"), [("red,disc", 2), ("red,disc,1,9", 4)])
+def test_row_with_too_few_or_too_many_cells(tmp_path: Path, row: str, n_cells: int, capsys: Capture) -> None:
+    lines = ["colour,shape,good", *["red,disc,0", "blue,cube,1"] * 20]
+    lines[17] = row
+    message = refused(write(tmp_path / "t.csv", "\n".join(lines) + "\n"), capsys)
+    assert f"{tmp_path / 't.csv'}" in message
+    assert "line 18" in message
+    assert str(n_cells) in message
+
+
+def test_wrong_delimiter(tmp_path: Path, capsys: Capture) -> None:
+    table = tmp_path / "t.csv"
+    small_frame(50).write_csv(table, separator=";")
+    message = refused(table, capsys, "--set", "data.delimiter=,")
+    assert message.endswith("it seems to be delimited by semicolon: set data.delimiter = ';'")
+    assert fit(table, tmp_path / "found") == 0
+    small_frame(50).write_csv(table, separator="~")
+    assert "'good'" in refused(table, capsys)
+
+
+def test_duplicate_column_names(tmp_path: Path, capsys: Capture) -> None:
+    table = write(tmp_path / "t.csv", "colour,colour,good\nred,disc,0\nblue,cube,1\n")
+    assert "column names must differ; more than once: 'colour'" in refused(table, capsys)
+
+
+def test_text_that_is_not_utf8(tmp_path: Path, capsys: Capture) -> None:
+    lines = small_frame(60).with_columns(colour=pl.col("colour").replace("red", "röt")).write_csv()
+    table = write(tmp_path / "t.csv", lines.encode("latin-1"))
+    message = refused(table, capsys)
+    assert "line " in message
+    assert "data.encoding" in message
+    assert fit(table, tmp_path / "latin", "--set", "data.encoding=latin-1") == 0
+    values = Bundle.load(tmp_path / "latin" / "bundle").encoder.values("colour")
+    assert "röt" in values.to_list()
+
+
+def test_cut_off_parquet(tmp_path: Path, capsys: Capture) -> None:
+    table = save(small_frame(), tmp_path / "t.parquet")
+    table.write_bytes(table.read_bytes()[:-100])
+    assert f"{table} cannot be read" in refused(table, capsys)
+
+
+# --- target ---------------------------------------------------------------------------------------------------
+
+
+def test_target_absent(tmp_path: Path, capsys: Capture) -> None:
+    table = save(small_frame(50), tmp_path / "t.csv")
+    message = refused(table, capsys, target="god")
+    assert message == "data.target names 'god', which is no column; did you mean 'good'?"
+
+
+def test_target_not_given(tmp_path: Path, capsys: Capture) -> None:
+    table = save(small_frame(50), tmp_path / "t.csv")
+    assert main(["fit", str(table), "--out", str(tmp_path / "run")]) == 2
+    message = "error: a target is needed; set data.target (--target) to one of colour, shape, size, good\n"
+    assert capsys.readouterr().err == message
+
+
+def test_target_constant(tmp_path: Path, capsys: Capture) -> None:
+    table = save(small_frame(50).with_columns(good=pl.lit(1)), tmp_path / "t.csv")
+    assert "target 'good' must have at least two different values; given 50 rows of '1'" in refused(table, capsys)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_target_with_missing_values(tmp_path: Path, suffix: str, capsys: Capture) -> None:
+    good = pl.when(pl.int_range(pl.len()).is_in([7, 9])).then(None).otherwise(pl.col("good"))
+    table = save(small_frame(50).with_columns(good=good.alias("good")), tmp_path / f"t.{suffix}")
+    message = refused(table, capsys)
+    assert message.startswith("target 'good' must have a value in every row; given 2 missing, the first in row 7")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    "labels", [("no", "yes"), (False, True), (0, 1), (-1, 1), (1, 2), ("b", "a"), (0.5, 1.5)], ids=str
+)
+def test_labels_of_any_kind_work_and_come_back(
+    tmp_path: Path, labels: tuple[object, object], suffix: str, capsys: Capture
+) -> None:
+    frame = small_frame(200)
+    good = pl.Series("good", [labels[i] for i in frame["good"]])
+    table = save(frame.with_columns(good), tmp_path / f"t.{suffix}")
+    assert fit(table, tmp_path / "run") == 0
+    predicted = tmp_path / f"p.{suffix}"
+    assert main(["predict", str(tmp_path / "run"), str(table), "--out", str(predicted)]) == 0
+    found = pl.read_csv(predicted) if suffix == "csv" else pl.read_parquet(predicted)
+    spelled = ["false" if x is False else "true" if x is True else x for x in sorted(labels)]  # type: ignore[type-var]
+    names = spelled if suffix == "csv" else sorted(labels)  # type: ignore[type-var]
+    assert found.columns == ["prediction", *(f"probability_{name}" for name in names)]
+    assert set(found["prediction"].unique()) == set(labels)
+    assert found["prediction"].dtype == good.dtype
+    likelier = found[:, 2] > found[:, 1]
+    assert found["prediction"].to_list() == [sorted(labels)[x] for x in likelier]  # type: ignore[type-var]
+    assert main(["evaluate", str(tmp_path / "run"), str(table), "--json"]) == 0
+
+
+def test_an_unknown_label_at_evaluation(tmp_path: Path, capsys: Capture) -> None:
+    assert fit(save(small_frame(), tmp_path / "t.csv"), tmp_path / "run") == 0
+    other = save(small_frame(20).with_columns(good=pl.lit(7)), tmp_path / "other.csv")
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), str(other)]) == 2
+    assert "target 'good' has the classes '0', '1'; given also '7'" in capsys.readouterr().err
+
+
+def test_validation_without_a_class(tmp_path: Path, capsys: Capture) -> None:
+    frame = small_frame(200).sort("good")
+    n_zero = int((frame["good"] == 0).sum())
+    part = ["validation"] * 20 + ["train"] * (n_zero - 20 + 50) + ["test"] * (200 - n_zero - 50)
+    table = save(frame.with_columns(part=pl.Series(part)), tmp_path / "t.csv")
+    words = ["--set", "split.method=column", "--set", "split.column=part"]
+    assert fit(table, tmp_path / "run", *words) == 0
+    assert "warning: the validation rows hold no row of class '1'" in capsys.readouterr().err
+    metrics = Run.open(tmp_path / "run").metrics
+    assert set(metrics["validation"]) == {"logloss", "calibration_error", "loss"}
+    assert all(np.isfinite(v) for values in metrics.values() for v in values.values())
+
+
+# --- values ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("numeric", ["scale", "quantile", "log2"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_infinite_numbers_are_refused(tmp_path: Path, suffix: str, numeric: str, capsys: Capture) -> None:
+    size = pl.when(pl.int_range(pl.len()) == 3).then(float("inf")).otherwise(pl.col("size").abs())
+    table = save(small_frame(80).with_columns(size=size), tmp_path / f"t.{suffix}")
+    words = ["--set", f"data.numeric={numeric}", "--set", "split.test=0", "--set", "data.kinds.size=numerical"]
+    message = refused(table, capsys, *words)
+    assert message.startswith("column 'size' must hold finite numbers; row ")
+    assert "holds inf; replace it, empty the cell, or list it in data.missing_values" in message
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_infinite_targets_are_refused(tmp_path: Path, suffix: str, capsys: Capture) -> None:
+    value = pl.when(pl.int_range(pl.len()) == 3).then(float("-inf")).otherwise(pl.col("size"))
+    table = save(small_frame(80).with_columns(value=value), tmp_path / f"t.{suffix}")
+    message = refused(table, capsys, target="value")
+    assert message.startswith("column 'value' must hold finite numbers; row 3 (counted from 0) holds -inf")
+
+
+@pytest.mark.parametrize("numeric", ["scale", "quantile"])
+def test_nan_numbers_are_missing(tmp_path: Path, numeric: str, capsys: Capture) -> None:
+    size = pl.when(pl.int_range(pl.len()) % 4 == 3).then(float("nan")).otherwise(pl.col("size"))
+    table = save(small_frame(80).with_columns(size=size), tmp_path / "t.parquet")
+    assert fit(table, tmp_path / "run", "--set", f"data.numeric={numeric}") == 0
+    capsys.readouterr()
+    assert main(["predict", str(tmp_path / "run"), str(table)]) == 0
+    shown = capsys.readouterr()
+    assert "field size: 0.00% of the values are unknown, 25.00% missing" in shown.err
+    assert "nan" not in shown.out.lower()
+
+
+def test_a_category_of_10000_characters(tmp_path: Path, capsys: Capture) -> None:
+    long = "x" * 10_000
+    table = save(small_frame(100).with_columns(pl.col("colour").replace("red", long)), tmp_path / "t.csv")
+    assert fit(table, tmp_path / "run") == 0
+    assert long in Bundle.load(tmp_path / "run" / "bundle").encoder.values("colour").to_list()
+    assert main(["describe", str(table), "--target", "good"]) == 0
+    assert "its longest value has 10000 characters" in " ".join(capsys.readouterr().out.split())
+    assert main(["predict", str(tmp_path / "run"), str(table)]) == 0
+    assert "no unknown values" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_field_that_is_all_missing(tmp_path: Path, suffix: str, capsys: Capture) -> None:
+    table = save(small_frame(100).with_columns(empty=pl.lit(None, pl.String)), tmp_path / f"t.{suffix}")
+    assert fit(table, tmp_path / "run") == 0
+    assert "warning: field 'empty' is left out: all its values are missing" in capsys.readouterr().err
+    schema = Bundle.load(tmp_path / "run" / "bundle").encoder.schema
+    assert schema.field_names == ("colour", "shape", "size")
+    assert fit(table, tmp_path / "kept", "--set", 'data.fields=["colour", "shape", "empty"]') == 0
+    assert main(["predict", str(tmp_path / "kept"), str(table)]) == 0
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_integers_beyond_2_to_the_53_are_exact(tmp_path: Path, suffix: str) -> None:
+    frame = small_frame(200)
+    # As floats these neighbours would all be one number.
+    user = pl.Series("user", [2**60 + (g + 2 * (i % 3)) for i, g in enumerate(frame["good"])])
+    table = save(frame.with_columns(user), tmp_path / f"t.{suffix}")
+    assert fit(table, tmp_path / "run", "--set", "data.kinds.user=categorical") == 0
+    values = Bundle.load(tmp_path / "run" / "bundle").encoder.values("user").to_list()
+    assert {str(2**60 + k) for k in range(6)} <= set(values)
+
+
+def test_large_integers_are_taken_for_categories_by_themselves(tmp_path: Path) -> None:
+    user = pl.Series("user", [2**60 + i % 6 for i in range(200)])
+    table = save(small_frame(200).with_columns(user), tmp_path / "t.parquet")
+    assert fit(table, tmp_path / "run") == 0
+    encoder = Bundle.load(tmp_path / "run" / "bundle").encoder
+    assert {f.name: f.kind for f in encoder.schema.fields}["user"] == "categorical"
+    assert {str(2**60 + k) for k in range(6)} <= set(encoder.values("user").to_list())
+
+
+def test_one_field_is_not_enough(tmp_path: Path, capsys: Capture) -> None:
+    table = save(small_frame(50).select("colour", "good"), tmp_path / "t.csv")
+    assert "a model needs at least two fields" in refused(table, capsys)
+
+
+def test_a_field_absent_at_predict_time_is_named(tmp_path: Path, capsys: Capture) -> None:
+    assert fit(save(small_frame(), tmp_path / "t.csv"), tmp_path / "run") == 0
+    other = save(small_frame(20).rename({"shape": "Shape"}).drop("size"), tmp_path / "other.csv")
+    capsys.readouterr()
+    out = tmp_path / "p.csv"
+    assert main(["predict", str(tmp_path / "run"), str(other), "--out", str(out)]) == 2
+    message = capsys.readouterr().err
+    assert "'shape', 'size', which are absent" in message
+    assert "did you mean 'Shape'?" in message
+    assert not out.exists()
+
+
+# --- disk full ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 256 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    made = mount and subprocess.run([mount, "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], capture_output=True)
+    if not made or made.returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_disk_full_while_training_keeps_the_old_run(tmp_path: Path, small_disk: Path, capsys: Capture) -> None:
+    table = save(small_frame(), tmp_path / "t.csv")
+    assert fit(table, small_disk / "run") == 0
+    old = files(small_disk / "run")
+    capsys.readouterr()
+    assert fit(table, small_disk / "run", "--force", "--set", "model.hidden=[400, 400]") == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: cannot write ")
+    assert "No space left on device" in message
+    assert "Traceback" not in message
+    assert {k: v for k, v in files(small_disk / "run").items() if not k.startswith("checkpoint/")} == old
+    assert main(["evaluate", str(small_disk / "run"), str(table)]) == 0
+
+
+def test_disk_full_while_predicting_keeps_the_old_file(tmp_path: Path, small_disk: Path, capsys: Capture) -> None:
+    assert fit(save(small_frame(), tmp_path / "t.csv"), tmp_path / "run") == 0
+    big = save(small_frame(50_000), tmp_path / "big.parquet")
+    capsys.readouterr()
+    for name in ("p.csv", "p.parquet"):
+        out = write(small_disk / name, "the old file")
+        assert main(["predict", str(tmp_path / "run"), str(big), "--out", str(out)]) == 2
+        message = capsys.readouterr().err
+        assert message.startswith(f"error: cannot write {out}: ")
+        assert "what was there before is untouched" in message
+        assert out.read_text() == "the old file"
+        assert list(small_disk.iterdir()) == [out]
+        out.unlink()
+
+
+@pytest.mark.parametrize("failing", ["checkpoint.safetensors", "history.jsonl", "metrics.json", "manifest.json"])
+def test_disk_full_at_any_file(tmp_path: Path, failing: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    table = save(small_frame(), tmp_path / "t.csv")
+    out = tmp_path / "run"
+    assert fit(table, out) == 0
+    old = files(out)
+    real = os.fsync
+
+    def full(handle: int) -> None:
+        if failing in os.readlink(f"/proc/self/fd/{handle}"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        capsys.readouterr()
+        assert fit(table, out, "--force", "--seed", "1") == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: cannot write ")
+    assert "No space left on device" in message
+    assert {k: v for k, v in files(out).items() if not k.startswith("checkpoint/")} == old
+    assert fit(table, out, "--resume", "--seed", "1") == 0
+    assert Run.open(out).config.train.seed == 1
+    assert fit(table, tmp_path / "straight", "--seed", "1") == 0
+    assert files(out / "bundle") == files(tmp_path / "straight" / "bundle")
+
+
+# --- interrupt ------------------------------------------------------------------------------------------------
+
+
+def test_interrupt_while_training_keeps_the_last_checkpoint(tmp_path: Path) -> None:
+    table = save(small_frame(3000), tmp_path / "t.csv")
+    out = tmp_path / "run"
+    words = ["fit", str(table), "--target", "good", "--out", str(out), "--set", "train.max_epochs=200"]
+    words += ["--set", "train.patience=1000", "--set", "train.threads=1", "--set", "model.hidden=[8]"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fielddep", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    history = out / "checkpoint" / "history.jsonl"
+    deadline = time.monotonic() + 60
+    while not (history.exists() and history.read_text().count("\n") >= 2) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate()
+    assert process.returncode == 130
+    assert stdout == ""
+    assert "Traceback" not in stderr
+    said = stderr.splitlines()
+    assert said[-2] == "interrupted; the last checkpoint is kept. Go on with"
+    command = said[-1].split()
+    assert command[:2] == ["fielddep", "fit"]
+    assert command[-1] == "--resume"
+    assert (out / "checkpoint" / "checkpoint.safetensors").is_file()
+    before = [json.loads(line)["step"] for line in history.read_text().splitlines()]
+    # The same command goes on; fewer epochs would be another setting and are refused.
+    assert main([*words, "--resume", "--set", "train.max_epochs=3"]) == 2
+    second = subprocess.Popen(
+        [sys.executable, "-m", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert second.stderr is not None
+    first_line = next(line for line in second.stderr if line.startswith("epoch "))
+    second.send_signal(signal.SIGINT)
+    second.communicate()
+    assert second.returncode == 130
+    n_batches = before[0] / json.loads(history.read_text().splitlines()[0])["epoch"]
+    assert float(first_line.split()[1]) >= round(before[-2] / n_batches, 2)

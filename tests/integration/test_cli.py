@@ -1,0 +1,468 @@
+"""The command line: what it prints where, what it writes, how it exits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.conftest import small_frame
+
+from fielddep import cli
+from fielddep.cli import demo as demo_module
+from fielddep.cli import main
+from fielddep.cli.console import PIPE_WIDTH
+from fielddep.config import Config, settings_reference
+from fielddep.datasets import flights as flights_module
+from fielddep.predictor import Predictor
+
+QUICK = ["--set", "train.max_epochs=2", "--set", "model.hidden=[8]", "--set", "model.d_embed=4"]
+QUICK += ["--set", "train.threads=1"]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("table") / "table.csv"
+    small_frame().with_columns(nothing=pl.lit("same")).write_csv(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    assert main(["fit", str(table), "--target", "good", "--out", str(folder), "--quiet", *QUICK]) == 0
+    return folder
+
+
+def spawn(*args: str, **options: object) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "fielddep", *args]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(words, **{**pipes, **options})  # type: ignore[call-overload,no-any-return]
+
+
+# --- the process ----------------------------------------------------------------------------------------------
+
+
+def test_help_is_there_at_once_without_torch_and_polars() -> None:
+    code = "import sys, fielddep.cli; print([m for m in ('torch', 'polars', 'numpy') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        done = subprocess.run([sys.executable, "-m", "fielddep", "--help"], capture_output=True, text=True)
+        seconds.append(time.perf_counter() - start)
+    assert done.returncode == 0
+    for command in ("describe", "fit", "evaluate", "predict", "explain", "settings", "demo"):
+        assert f"  {command} " in done.stdout
+    assert min(seconds) < 0.5
+
+
+def test_results_on_stdout_log_on_stderr(table: Path, tmp_path: Path) -> None:
+    process = spawn("fit", str(table), "--target", "good", "--out", str(tmp_path / "run"), *QUICK)
+    out, err = process.communicate()
+    assert process.returncode == 0
+    assert out.startswith("test rows\n")
+    assert "logloss" in out
+    assert out.endswith(f"saved in {tmp_path / 'run'}\n")
+    assert "train loss" not in out
+    lines = err.splitlines()
+    assert lines[0] == "warning: field 'nothing' is left out: it is constant; list it in data.fields to keep it"
+    assert f"read {table}: 400 rows, 3 fields" in lines
+    assert "  colour: categorical, 3 values" in lines
+    assert "target good: binary, 2 classes" in lines
+    assert "rows: 320 train, 40 validation, 40 test" in lines
+    assert any(line.startswith("decided from the data: train.lr = ") for line in lines)
+    assert sum(line.startswith("epoch ") for line in lines) == 2
+    assert "\x1b" not in out + err
+
+
+def test_a_users_error_has_exit_code_2_and_no_traceback(tmp_path: Path) -> None:
+    process = spawn("fit", str(tmp_path / "none.csv"), "--target", "y", "--out", str(tmp_path / "run"))
+    out, err = process.communicate()
+    assert process.returncode == 2
+    assert out == ""
+    assert err.startswith(f"error: file {tmp_path / 'none.csv'} does not exist; check the path")
+    assert "Traceback" not in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_bug_has_exit_code_1_and_a_traceback() -> None:
+    code = (
+        "import sys, fielddep.cli as cli, fielddep.config as c\n"
+        "def broken(): raise RuntimeError('a bug')\n"
+        "import fielddep.cli.settings as s; s.settings_reference = broken\n"
+        "sys.exit(cli.main(['settings']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "RuntimeError: a bug" in done.stderr
+
+
+def test_a_closed_pipe_is_quiet(run: Path, tmp_path: Path) -> None:
+    big = tmp_path / "big.parquet"
+    small_frame(150_000).write_parquet(big)
+    process = spawn("predict", str(run), str(big))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "prediction,probability_0,probability_1\n"
+    process.stdout.close()
+    assert process.stderr is not None
+    errors = process.stderr.read()
+    assert process.wait() == 141
+    assert errors == ""
+
+
+def test_an_interrupt_of_any_command_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "app", interrupted)
+    assert main(["settings"]) == 130
+
+
+def test_module_and_version() -> None:
+    done = subprocess.run([sys.executable, "-m", "fielddep.cli", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "fielddep 0.1.0\n")
+
+
+# --- describe, settings ---------------------------------------------------------------------------------------
+
+
+def test_describe_shows_every_column(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["describe", str(table), "--target", "good"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"{table}: 400 rows, 5 columns\n")
+    for text in ("colour", "categorical", "numerical", "left out", "it is constant", "target good: binary, 0 "):
+        assert text in out
+
+
+def test_describe_json_is_json(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["describe", str(table), "--target", "good", "--json", "--set", "data.kinds.size=categorical"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["n_rows"] == 400
+    kinds = {column["name"]: column["kind"] for column in found["columns"]}
+    assert kinds["size"] == "categorical"
+
+
+def test_describe_regression_and_many_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "t.csv"
+    rng = np.random.default_rng(0)
+    label = [f"class[{i % 12}]" for i in range(120)]
+    pl.DataFrame({"a": rng.integers(0, 3, 120), "value": rng.normal(size=120), "label": label}).write_csv(table)
+    assert main(["describe", str(table), "--target", "value"]) == 0
+    assert "target value: regression, mean " in capsys.readouterr().out
+    assert main(["describe", str(table), "--target", "label"]) == 0
+    out = capsys.readouterr().out
+    assert "target label: multiclass, class[0] 8.3%" in out
+    assert out.rstrip().endswith("and 2 more")
+
+
+def test_settings_lists_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings"]) == 0
+    out = capsys.readouterr().out
+    paths = [line.split()[0] for line in out.splitlines() if line.startswith(("  data.", "  split.", "  model."))]
+    assert paths == [i.path for i in settings_reference() if not i.path.startswith("train.")]
+    assert max(map(len, out.splitlines())) <= PIPE_WIDTH
+
+
+# --- fit ------------------------------------------------------------------------------------------------------
+
+
+def test_fit_takes_file_then_set_then_options(table: Path, tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('[data]\ntarget = "good"\n[train]\nmax_epochs = 9\nseed = 5\n[model]\nd_embed = 3\nhidden = [4]\n')
+    words = ["fit", str(table), "--config", str(file), "--out", str(tmp_path / "run"), "--quiet"]
+    words += ["--set", "train.max_epochs=1", "--set", "train.seed=6", "--seed", "7", "--task", "multiclass"]
+    assert main([*words, "--device", "cpu"]) == 0
+    config = Config.from_toml(tmp_path / "run" / "config.toml")
+    assert (config.train.max_epochs, config.train.seed, config.model.d_embed) == (1, 7, 3)
+    assert (config.data.target, config.data.task, config.split.seed) == ("good", "multiclass", 0)
+
+
+def test_quiet_prints_results_and_warnings_only(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", str(table), "--target", "good", "--out", str(tmp_path / "r"), "--quiet", *QUICK]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("test rows\n")
+    assert [line.partition(":")[0] for line in shown.err.splitlines()] == ["warning"]
+
+
+def test_fit_without_test_rows_shows_validation(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["fit", str(table), "--target", "good", "--out", str(tmp_path / "r"), *QUICK]
+    assert main([*words, "--set", "split.test=0"]) == 0
+    assert capsys.readouterr().out.startswith("validation rows\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "model.d_embd=3"], "error: unknown setting model.d_embd; did you mean model.d_embed?\n"),
+        (["--set", "d_embed"], "error: expected section.key=value, given 'd_embed'; for instance model.d_embed=20\n"),
+        (["--config", "none.toml"], "error: config file none.toml does not exist\n"),
+        (["--force", "--resume"], "error: --force trains anew and --resume goes on; give one of them\n"),
+    ],
+)
+def test_fit_refuses_bad_options(
+    table: Path, tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", str(table), "--target", "good", "--out", str(tmp_path / "run"), *words]) == 2
+    assert capsys.readouterr().err == message
+    assert not (tmp_path / "run").exists()
+
+
+def test_usage_errors_have_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "--bad"]) == 2
+    assert "--bad" in capsys.readouterr().err
+    assert main(["fit", "t.csv"]) == 2
+    assert "--out" in capsys.readouterr().err
+
+
+def test_existing_run(table: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["fit", str(table), "--target", "good", "--out", str(run), *QUICK]
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith(f"error: there is a run in {run} already; use --force to replace it")
+    assert main([*words, "--resume"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == f"the run in {run} is finished; nothing is left to resume\n"
+    assert f"saved in {run}" in shown.out
+
+
+# --- evaluate, predict ----------------------------------------------------------------------------------------
+
+
+def test_evaluate(table: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(run), str(table), "--json"]) == 0
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics == Predictor(run / "bundle").evaluate(table)
+    assert main(["evaluate", str(run / "bundle"), str(table)]) == 0
+    out = capsys.readouterr().out
+    assert f"{metrics['logloss']:.4f}" in out
+    assert f"{metrics['auc']:.4f}" in out
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.parquet", "p.PQ"])
+def test_predict_writes_the_predictions(
+    table: Path, run: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "new" / name
+    assert main(["predict", str(run), str(table), "--out", str(out), "--keep", "shape,good"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == f"no unknown values\nwrote 400 predictions to {out}\n"
+    kept = pl.read_csv(table, infer_schema=False).select("shape", "good")
+    expected = kept.hstack(Predictor(run / "bundle").predict(table))
+    found = pl.read_csv(out, schema=expected.schema) if name == "p.csv" else pl.read_parquet(out)
+    assert found.columns == ["shape", "good", "prediction", "probability_0", "probability_1"]
+    assert found.equals(expected)
+    assert [path.name for path in out.parent.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_predict_in_chunks_keeps_order_and_kept_columns(
+    run: Path, tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = small_frame(1000, seed=1).with_row_index()
+    frame.write_parquet(tmp_path / "t.parquet")
+    whole = Predictor(run / "bundle").predict(frame)
+    small = Predictor(run / "bundle", chunk_rows=64)
+    monkeypatch.setattr("fielddep.cli.predict.open_predictor", lambda *_: small)
+    out = tmp_path / f"p.{suffix}"
+    assert main(["predict", str(run), str(tmp_path / "t.parquet"), "--out", str(out), "--keep", "index"]) == 0
+    found = pl.read_csv(out) if suffix == "csv" else pl.read_parquet(out)
+    assert found["index"].to_list() == list(range(1000))
+    np.testing.assert_allclose(found["probability_1"], whole["probability_1"], atol=1e-6)
+
+
+def test_predict_to_stdout_reports_unknown_values(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "new.csv"
+    table.write_text("shape,colour,size\ndisc,red,1\ncube,mauve,\nring,red,2\ncone,pink,3\n")
+    assert main(["predict", str(run), str(table)]) == 0
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    assert lines[0] == "prediction,probability_0,probability_1"
+    assert len(lines) == 5
+    for line in lines[1:]:
+        assert sum(map(float, line.split(",")[1:])) == pytest.approx(1, abs=1e-5)
+    assert shown.err.splitlines() == [
+        "field colour: 50.00% of the values are unknown, 0.00% missing",
+        "field size: 0.00% of the values are unknown, 25.00% missing",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--out", "p.xlsx"], "error: predictions are written to a .csv or .parquet file; given p.xlsx"),
+        (["--keep", "shap"], "error: --keep names 'shap', which is no column; did you mean 'shape'?"),
+        (["--set", "model.d_embed=3"], "error: only data.format, data.delimiter, data.encoding can be set"),
+        (["--device", "toaster"], "error: train.device must be a device of this machine"),
+    ],
+)
+def test_predict_refuses_bad_options(
+    table: Path, run: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", str(run), str(table), *words]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.startswith(message)
+    assert shown.out == ""
+
+
+def test_predict_refuses_a_kept_column_called_prediction(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small_frame(20).with_columns(prediction=pl.lit(1)).write_csv(tmp_path / "t.csv")
+    out = tmp_path / "p.csv"
+    assert main(["predict", str(run), str(tmp_path / "t.csv"), "--keep", "prediction", "--out", str(out)]) == 2
+    assert "'prediction', which is also a column of the predictions" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_predict_reads_text_as_it_is_told(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.csv").write_text("shape~colour~size\ndisc~red~1\n")
+    assert main(["predict", str(run), str(tmp_path / "t.csv")]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+    assert main(["predict", str(run), str(tmp_path / "t.csv"), "--set", "data.delimiter=~"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_no_run(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("evaluate", "predict", "explain"):
+        assert main([command, str(tmp_path / "none"), str(table)]) == 2
+        assert capsys.readouterr().err.startswith(f"error: no run or bundle at {tmp_path / 'none'}")
+
+
+def test_a_damaged_bundle_is_named(table: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = tmp_path / "bundle"
+    copy.mkdir()
+    for path in (run / "bundle").iterdir():
+        (copy / path.name).write_bytes(path.read_bytes()[: None if path.name == "manifest.json" else -1])
+    assert main(["predict", str(copy), str(table)]) == 2
+    assert "is cut off" in capsys.readouterr().err
+
+
+# --- explain --------------------------------------------------------------------------------------------------
+
+
+def test_explain_a_row(table: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "row.json"
+    assert main(["explain", str(run), str(table), "--row", "3", "--out", str(out)]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == f"wrote {out}\n"
+    for title in (f"{table}, row 3: strongest refined dependencies", "field weights", "dependency loss"):
+        assert title in shown.out
+    numbers = json.loads(out.read_text())
+    row = small_frame().row(3, named=True)
+    assert numbers["row"] == 3
+    assert (numbers["values"][0]["colour"], numbers["values"][0]["shape"]) == (row["colour"], row["shape"])
+    losses = [sum(step) for step in numbers["loss"][0]]
+    assert [f"{loss:.6f}" in shown.out for loss in losses] == [True] * 5
+    assert sum(numbers["mu"][0][-1]) == pytest.approx(numbers["sparsity"], rel=1e-5)
+
+
+def test_explain_the_model(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "model.json"
+    assert main(["explain", str(run), "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    numbers = json.loads(out.read_text())
+    assert numbers["fields"] == ["colour", "shape", "size"]
+    assert [numbers["w0"][i][i] for i in range(3)] == [-1.0] * 3
+    assert f"{numbers['w0'][0][1]:.3f}" in shown
+
+
+def test_explain_draws(table: Path, run: Path, tmp_path: Path) -> None:
+    for words in ([str(table), "--row", "1"], []):
+        out = tmp_path / f"{len(words)}.png"
+        assert main(["explain", str(run), *words, "--out", str(out)]) == 0
+        assert out.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--row", "400"], "error: --row 400 is asked for, but {table} has 400 rows, 0 to 399\n"),
+        (["--out", "x.bmp"], "error: an explanation is written to a .png, .svg, .pdf or .json file; given x.bmp\n"),
+    ],
+)
+def test_explain_refuses(
+    table: Path, run: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", str(run), str(table), *words]) == 2
+    assert capsys.readouterr().err == message.format(table=table)
+
+
+def test_explain_a_model_without_dependencies(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["fit", str(table), "--target", "good", "--out", str(tmp_path / "r"), "--quiet", *QUICK]
+    assert main([*words, "--set", "model.dependencies=none"]) == 0
+    assert main(["explain", str(tmp_path / "r"), str(table)]) == 2
+    assert "this model learned no field dependencies" in capsys.readouterr().err
+
+
+# --- interrupt and demo ---------------------------------------------------------------------------------------
+
+
+def test_interrupt_says_the_command_that_goes_on(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "my run"
+    words = ["fit", str(table), "--out", str(out), "--target", "good", "--seed", "3", *QUICK, "--quiet"]
+    real = os.kill
+    monkeypatch.setattr("fielddep.run.measure", lambda *_: real(os.getpid(), signal.SIGINT))
+    assert main(words) == 130
+    said = capsys.readouterr().err.splitlines()
+    assert said[-2] == "interrupted; the last checkpoint is kept. Go on with"
+    assert said[-1].startswith(f"  fielddep fit {table} --out '{out}' --target good --seed 3 --set train.max_epochs=2")
+    assert said[-1].endswith("--quiet --resume")
+
+
+def test_interrupt_before_training(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fielddep.data.readers.collect", interrupt)
+        assert main(["fit", str(table), "--target", "good", "--out", str(tmp_path / "r")]) == 130
+    assert capsys.readouterr().err == "interrupted before the training began; nothing was written\n"
+
+
+def test_demo_goes_the_whole_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("lightgbm")
+    pytest.importorskip("matplotlib")
+    flights = flights_module.load_flights().sample(3000, seed=0)
+    monkeypatch.setattr(flights_module, "load_flights", lambda: flights)
+    quick = Config().replace(
+        {"train.max_epochs": 1, "model.hidden": [8], "train.threads": 1, "data.kinds.flight": "categorical"}
+    )
+    monkeypatch.setattr(demo_module, "Config", lambda: quick)
+    out = tmp_path / "run"
+    assert main(["demo", "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    for title in ("1. describe", "2. fit", "3. compare", "4. predict", "5. explain", "LightGBM", "base rate"):
+        assert title in shown
+    assert "never seen" in shown
+    assert "ZZ" in shown
+    assert (out / "dependencies.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["demo", "--out", str(out)]) == 2
+    assert "use --force" in capsys.readouterr().err
+    assert main(["demo", "--out", str(out), "--force"]) == 0
+
+
+def test_demo_needs_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    assert main(["demo", "--out", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err == "error: the demo compares with LightGBM; pip install 'fielddep[demo]'\n"
