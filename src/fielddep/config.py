@@ -176,6 +176,11 @@ class TrainConfig:
         "ridge on embeddings: every row adds embedding_l2 / 2 * |e|^2 for each embedding it looks up to its loss",
     )
     first_order_l2: float | None = setting(None, "the same ridge on first-order weights; default: embedding_l2")
+    l2_rarity: float = setting(
+        0.0,
+        "how much more firmly the ridge holds rare values: it is multiplied by count^-l2_rarity; 0 holds every look-up "
+        "alike, 1 every value alike",
+    )
     weight_decay: float = setting(
         0.0,
         "decoupled decay: a step multiplies a weight by 1 - lr * weight_decay; of the embedding tables only the "
@@ -394,6 +399,7 @@ _AT_LEAST: dict[str, float] = {
     "train.min_delta": 0,
     "train.embedding_l2": 0,
     "train.first_order_l2": 0,
+    "train.l2_rarity": 0,
     "train.weight_decay": 0,
     "train.unknown_rate": 0,
     "train.threads": 1,

@@ -27,6 +27,7 @@ from fielddep.training.defaults import decide
 from fielddep.training.history import History
 from fielddep.training.metrics import base_rate_metrics
 from fielddep.training.objective import base_output
+from fielddep.training.optim import rarity_scale
 from fielddep.training.trainer import Trainer, evaluate
 from fielddep.training.unknown import UnknownTraining
 
@@ -149,6 +150,7 @@ def train_model(
         train=Loader(train, batch_size=config.train.batch_size, seed=config.train.seed),
         validation=Loader(validation, batch_size=EVALUATION_ROWS),
         prepare=UnknownTraining(encoder.layout, encoder.counts, rate=config.train.unknown_rate, seed=config.train.seed),
+        l2_scale_I=rarity_scale(encoder.counts, config.train.l2_rarity) if config.train.l2_rarity else None,
         callbacks=callbacks,
         history=history,
         checkpoints=checkpoints,

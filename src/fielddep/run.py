@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 REQUEST, CONFIG, HISTORY, METRICS = "request.toml", "config.toml", "history.jsonl", "metrics.json"
 ENVIRONMENT, BUNDLE, CHECKPOINT, TENSORBOARD = "environment.json", "bundle", "checkpoint", "tensorboard"
 
+_NAMES = (REQUEST, CONFIG, HISTORY, METRICS, ENVIRONMENT, BUNDLE, CHECKPOINT)
+
 State = Literal["absent", "unfinished", "finished", "foreign"]
 
 
@@ -223,8 +225,8 @@ def _finish(folder: Path) -> None:
     if (attempt / TENSORBOARD).is_dir():
         shutil.copytree(attempt / TENSORBOARD, folder / TENSORBOARD)
     _discard(attempt)
-    for path in filter(_is_leftover, folder.iterdir()):
-        shutil.rmtree(path, ignore_errors=True)
+    for path in filter(_is_leftover, list(folder.iterdir())):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -240,8 +242,8 @@ def _discard(attempt: Path) -> None:
 
 
 def _is_leftover(path: Path) -> bool:
-    """Whether it is a folder that a kill left behind while it was being written."""
-    return path.is_dir() and path.name.startswith((f".{CHECKPOINT}.", f".{BUNDLE}."))
+    """Whether a kill left it behind while it was being written."""
+    return path.name.startswith(tuple(f".{name}." for name in _NAMES))
 
 
 def _check_request(path: Path, config: Config) -> None:

@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.conftest import small_frame
 
 from fielddep.cli import main
 from fielddep.config import Config
 from fielddep.run import run_state, train_run
 from fielddep.training.callbacks import Callback
-from tests.conftest import small_frame
 
 # Where a child kills itself, the n-th time it gets there: (name, n). A list of them kills its resumption as well.
 KILLS: dict[str, list[tuple[str, int]]] = {
@@ -190,7 +190,11 @@ def test_the_command_line_resumes_after_a_kill_at_no_chosen_moment(table: Path, 
     out = tmp_path / "killed"
     process = subprocess.Popen([sys.executable, "-m", "fielddep", *words, "--out", str(out)])
     deadline = time.monotonic() + 60
-    while not (out / "checkpoint" / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
+    while (
+        process.poll() is None
+        and not (out / "checkpoint" / "checkpoint.safetensors").exists()
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.01)
     time.sleep(0.05)
     process.send_signal(signal.SIGKILL)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fielddep.training.callbacks import Callback
 
 INTERRUPTED = 130
+N_RESERVED_IDS = 2
+"""Ids of a field that are no values of it: missing and rare."""
 
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the run.", metavar="RUN")]
 TaskOption = Annotated[
@@ -100,10 +102,13 @@ def say_prepared(table: str, asked: Config, prepared: Prepared) -> None:
     split, schema = prepared.split, prepared.encoder.schema
     n_rows = len(split.train) + len(split.validation) + len(split.test)
     say(f"read {table}: {n_rows:,} rows, {len(schema.fields)} fields")
-    for field, counts in zip(schema.fields, prepared.encoder.counts, strict=True):
+    for field, coder in zip(schema.fields, prepared.encoder.coders, strict=True):
         numeric = f" ({field.numeric})" if field.numeric else ""
-        size = "" if field.numeric == "scale" else f", {len(counts) - 2:,} {'bins' if field.numeric else 'values'}"
+        unit = "bins" if field.numeric else "values"
+        size = "" if field.numeric == "scale" else f", {len(coder.counts) - N_RESERVED_IDS:,} {unit}"
         say(f"  {field.name}: {field.kind}{numeric}{size}")
+    if prepared.encoder.crosses:
+        say(f"  crosses of two fields: {', '.join(prepared.encoder.layout.names[len(schema.fields) :])}")
     classes = f", {len(prepared.target.classes)} classes" if prepared.target.classes else ""
     say(f"target {prepared.target.name}: {prepared.target.task}{classes}")
     say(f"rows: {len(split.train):,} train, {len(split.validation):,} validation, {len(split.test):,} test")

@@ -63,7 +63,7 @@ def _codes(prepared: Prepared, part: str) -> npt.NDArray[np.float64]:
     """Ids of the values; NaN, which LightGBM takes for missing, where a value is missing or unknown."""
     import numpy as np
 
-    ids_RF = prepared.parts[part].ids_RF.numpy()
+    ids_RF = prepared.parts[part].ids_RF.numpy()[:, : len(prepared.encoder.schema.fields)]
     return np.where(ids_RF < N_RESERVED_IDS, np.nan, ids_RF - N_RESERVED_IDS)
 
 

@@ -8,19 +8,23 @@ What the settings mean under sparse steps:
 - `embedding_l2`: each row of the batch adds l2/2 * |e|^2 for every embedding it looks up to its loss, and the loss
   is the mean over the batch. An id looked up c times in a batch of B rows gets the extra gradient l2 * c/B * e;
   summed over an epoch this is a ridge in proportion to the id's count.
+- `l2_rarity` (p): that gradient is further multiplied by s = a * count^-p, with a such that s is 1 on average over
+  the rows. With p = 0 every look-up is held alike; with p = 1 every id is held alike over an epoch, so a rare id,
+  which few rows can correct, is held closest to zero.
 - `weight_decay`: decoupled. Dense weights shrink by 1 - lr * weight_decay every step; an id's row shrinks by the
   same factor in the steps that look it up and is not moved otherwise.
 - Adam's moments of an id advance only in steps that look it up; its bias correction counts those steps.
 
-Shape legend: U distinct ids of the batch, D size of a table's row.
+Shape legend: I joint ids, U distinct ids of the batch, D size of a table's row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -57,6 +61,7 @@ class Optimizer:
         kind: "adagrad" or "adam".
         lr: learning rate; `lr` may be set later.
         l2: ridge of every table, by name.
+        l2_scale_I: factor of the ridge of every id, see `rarity_scale`; None means 1.
         weight_decay: decoupled decay.
         clip_norm: largest joint norm of all gradients, None for no clipping.
     """
@@ -68,11 +73,13 @@ class Optimizer:
         kind: Literal["adagrad", "adam"],
         lr: float,
         l2: Mapping[str, float],
+        l2_scale_I: torch.Tensor | None = None,
         weight_decay: float = 0.0,
         clip_norm: float | None = None,
     ) -> None:
         self.kind = kind
         self.lr = lr
+        self.l2_scale_I = l2_scale_I
         self.weight_decay = weight_decay
         self.clip_norm = clip_norm
         self._tables = {name: table.weight for name, table in model.tables()}
@@ -111,8 +118,11 @@ class Optimizer:
         rows = {name: gather_rows(w.grad) for name, w in self._tables.items() if w.grad is not None}
         for name, row in rows.items():
             if self._l2[name] > 0:
-                share_U1 = (row.counts_U / n_rows).unsqueeze(1).to(row.gradient_UD.dtype)
-                row.gradient_UD += self._l2[name] * share_U1 * self._tables[name][row.ids_U]
+                share_U = row.counts_U / n_rows
+                if self.l2_scale_I is not None:
+                    share_U = share_U * self.l2_scale_I[row.ids_U]
+                strength_U1 = (self._l2[name] * share_U).unsqueeze(1).to(row.gradient_UD.dtype)
+                row.gradient_UD += strength_U1 * self._tables[name][row.ids_U]
         if self.clip_norm is not None:
             self._clip(rows)
         for name, weight in self._dense.items():
@@ -147,6 +157,21 @@ class Optimizer:
         weight.index_copy_(0, ids_U, new)
         for slot, value in slots.items():
             self._state[f"{name}/{slot}"].index_copy_(0, ids_U, value)
+
+
+def rarity_scale(counts: Sequence[np.ndarray], rarity: float) -> torch.Tensor:
+    """Factor of the ridge of every joint id: count^-rarity, one on average over the look-ups of each field.
+
+    Example:
+        >>> rarity_scale([np.array([0, 0, 9, 1])], 1.0).tolist()
+        [5.0, 5.0, 0.5555555820465088, 5.0]
+    """
+    scales = []
+    for count in counts:
+        seen = np.maximum(count.astype(np.float64), 1.0)
+        scale = seen**-rarity
+        scales.append(scale * count.sum() / max((scale * count).sum(), 1e-300))
+    return torch.from_numpy(np.concatenate(scales)).float()
 
 
 def _adagrad(slots: dict[str, torch.Tensor], gradient: torch.Tensor) -> torch.Tensor:

@@ -58,6 +58,7 @@ class Trainer:
         train: shuffled training rows.
         validation: validation rows.
         prepare: changes a training batch, for instance to train the rare id.
+        l2_scale_I: factor of the ridge of every joint id.
         callbacks: lookers-on.
         history: where evaluations are kept.
         checkpoints: folder for checkpoints; None writes none.
@@ -72,6 +73,7 @@ class Trainer:
         train: Loader,
         validation: Loader,
         prepare: Callable[[Batch, int], Batch] | None = None,
+        l2_scale_I: torch.Tensor | None = None,
         callbacks: Sequence[Callback] = (),
         history: History | None = None,
         checkpoints: CheckpointFolder | None = None,
@@ -95,6 +97,7 @@ class Trainer:
             kind=config.optimizer,
             lr=config.lr,
             l2={n: first_order_l2 if n == "first_order" else config.embedding_l2 for n, _ in model.tables()},
+            l2_scale_I=None if l2_scale_I is None else l2_scale_I.to(self.device),
             weight_decay=config.weight_decay,
             clip_norm=config.clip_norm,
         )

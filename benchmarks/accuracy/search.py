@@ -1,0 +1,155 @@
+"""Choose MDL's settings for a table of the benchmark on its validation rows.
+
+    python benchmarks/accuracy/search.py flights --trials 30 --minutes 20
+
+Optuna's TPE sampler, seeded; the first trial is the library's default. Every trial stands in
+`search/mdl-<table>.csv`, the best one in `configs/mdl-<table>.toml`, which `run.py` reads. Test rows are never
+looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import optuna
+import tables
+import tomli_w
+import torch
+
+from fielddep.config import Config
+from fielddep.data.splits import Split
+from fielddep.errors import UserError
+from fielddep.fitting import Prepared, prepare, train_model
+from fielddep.training.defaults import decide
+from fielddep.training.history import History
+
+HERE = Path(__file__).parent
+SEED = 0
+
+
+def base_settings(table: tables.BenchTable) -> dict[str, Any]:
+    """What a table itself decides."""
+    return {"data.target": table.target, "data.task": table.task, "train.patience": 2, "train.plateau_patience": 1}
+
+
+@lru_cache(maxsize=8)
+def prepared(name: str, crosses: str, home: Path | None = None) -> Prepared:
+    """The table split and encoded, once for all trials."""
+    table = load(name, home)
+    config = Config().replace({**base_settings(table), "data.crosses": crosses})
+    split = Split(train=table.rows("train"), validation=table.rows("validation"), test=table.rows("test"))
+    return prepare(table.frame.select(*table.fields, table.target), config, split=split)
+
+
+@lru_cache(maxsize=8)
+def load(name: str, home: Path | None = None) -> tables.BenchTable:
+    """The table, read once."""
+    return tables.load(name, home)
+
+
+def with_settings(base: Prepared, settings: dict[str, Any]) -> Prepared:
+    """The same rows with other settings of model and training."""
+    undecided = Config().replace({f"data.{k}": v for k, v in base.config.to_dict()["data"].items()})
+    config = undecided.replace({"train.patience": 2, "train.plateau_patience": 1, **settings})
+    decided = decide(config, n_rows=len(base.split.train), layout=base.encoder.layout)
+    return Prepared(config=decided, encoder=base.encoder, split=base.split, parts=base.parts)
+
+
+def suggest(trial: optuna.Trial) -> dict[str, Any]:
+    """The search space; the same for every table."""
+    optimizer = trial.suggest_categorical("train.optimizer", ["adagrad", "adam"])
+    low, high = (0.01, 0.15) if optimizer == "adagrad" else (3e-4, 5e-3)
+    return {
+        "data.crosses": trial.suggest_categorical("data.crosses", ["auto", "none"]),
+        "train.optimizer": optimizer,
+        "train.lr": trial.suggest_float(f"train.lr.{optimizer}", low, high, log=True),
+        "train.embedding_l2": trial.suggest_float("train.embedding_l2", 1e-3, 2.0, log=True),
+        "train.weight_decay": trial.suggest_categorical("train.weight_decay", [0.0, 0.01, 0.03]),
+        "train.batch_size": trial.suggest_categorical("train.batch_size", [512, 2048]),
+        "train.unknown_rate": trial.suggest_categorical("train.unknown_rate", [0.25, 2.0]),
+        "model.d_embed": trial.suggest_categorical("model.d_embed", [8, 16, 24, 40, 64]),
+        "model.hidden": [trial.suggest_categorical("model.hidden", [100, 200, 400])] * 2,
+        "model.dropout": trial.suggest_categorical("model.dropout", [0.0, 0.1, 0.3]),
+        "model.embedding_dropout": trial.suggest_categorical("model.embedding_dropout", [0.0, 0.1]),
+        "model.batch_norm": trial.suggest_categorical("model.batch_norm", ["all", "hidden", "none"]),
+        "model.embedding_init": trial.suggest_categorical("model.embedding_init", ["xavier", "normal"]),
+        "model.embedding_init_scale": trial.suggest_categorical("model.embedding_init_scale", [0.01, 0.1]),
+        "model.interaction_init": trial.suggest_categorical("model.interaction_init", ["xavier", "identity"]),
+        "model.embedding_input": trial.suggest_categorical("model.embedding_input", [False, True]),
+        "model.n_inner_steps": trial.suggest_categorical("model.n_inner_steps", [1, 2, 4]),
+        "model.inner_lr": trial.suggest_float("model.inner_lr", 0.1, 2.0, log=True),
+        "model.sparsity": trial.suggest_categorical("model.sparsity", [1.0, 10.0, 100.0]),
+    }
+
+
+def train(base: Prepared, settings: dict[str, Any]) -> tuple[dict[str, float], float]:
+    """Validation metrics at the best evaluation, and seconds."""
+    start = time.perf_counter()
+    history = History()
+    train_model(with_settings(base, settings), history=history)
+    assert history.best is not None
+    return history.best.validation, time.perf_counter() - start
+
+
+def search(name: str, *, trials: int, minutes: float, home: Path | None = None) -> None:
+    rows: list[dict[str, Any]] = []
+    best = float("inf")
+
+    def objective(trial: optuna.Trial) -> float:
+        nonlocal best
+        settings = {} if trial.number == 0 else suggest(trial)
+        crosses = str(settings.pop("data.crosses", "auto"))
+        try:
+            metrics, seconds = train(prepared(name, crosses, home), settings)
+        except UserError as error:  # a diverged trial is a bad one, not the end of the search
+            raise optuna.TrialPruned(str(error)) from error
+        settings = {"data.crosses": crosses, **settings}
+        rows.append({"trial": trial.number, **metrics, "seconds": round(seconds, 1), **settings})
+        write_trials(HERE / "search" / f"mdl-{name}.csv", rows)
+        if metrics["loss"] < best:
+            best = metrics["loss"]
+            write_config(name, settings)
+        print(f"{name} trial {trial.number}: loss {metrics['loss']:.5f} (best {best:.5f}) {seconds:.0f}s", flush=True)
+        return metrics["loss"]
+
+    sampler = optuna.samplers.TPESampler(seed=SEED, n_startup_trials=12, multivariate=True, group=True)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(objective, n_trials=trials, timeout=60 * minutes)
+
+
+def write_trials(path: Path, rows: list[dict[str, Any]]) -> None:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_config(name: str, settings: dict[str, Any]) -> None:
+    """Settings that differ from the defaults, as TOML that `fielddep fit --config` takes."""
+    sections: dict[str, dict[str, Any]] = {}
+    config = {**base_settings(load(name)), **settings}
+    for path, value in config.items():
+        section, key = path.split(".", 1)
+        sections.setdefault(section, {})[key] = value
+    folder = HERE / "configs"
+    folder.mkdir(exist_ok=True)
+    (folder / f"mdl-{name}.toml").write_text(tomli_w.dumps(sections))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", choices=tables.NAMES)
+    parser.add_argument("--trials", type=int, default=30)
+    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    search(arguments.table, trials=arguments.trials, minutes=arguments.minutes)
