@@ -162,6 +162,9 @@ class TrainConfig:
     optimizer: Literal["adagrad", "adam"] = setting("adagrad", "optimiser; both touch only the ids of the batch")
     lr: float | None = setting(None, "learning rate; default: from the optimiser")
     batch_size: int | None = setting(None, "rows a step; default: from the number of rows")
+    lr_decay: Literal["none", "linear"] = setting(
+        "none", "linear lets the learning rate fall evenly to zero over max_epochs; none keeps it until a plateau"
+    )
     max_epochs: int = setting(50, "passes over the training rows at most")
     eval_every: float | None = setting(
         None, "evaluations an epoch, for instance 4; below 1: one evaluation every 1/eval_every epochs"

@@ -7,6 +7,8 @@ from typing import Literal
 
 from torch import nn
 
+from fielddep.nn.norm import BatchNorm
+
 
 def build_mlp(
     d_in: int,
@@ -20,7 +22,7 @@ def build_mlp(
     layers: list[nn.Module] = []
     for depth, width in enumerate(hidden):
         if batch_norm == "all" or (batch_norm == "hidden" and depth > 0):
-            layers.append(nn.BatchNorm1d(d_in))
+            layers.append(BatchNorm(d_in))
         layers += [nn.Linear(d_in, width), nn.ReLU()]
         if dropout > 0:
             layers.append(nn.Dropout(dropout))

@@ -146,7 +146,7 @@ class Trainer:
         self.state.step += 1
         batch = self.prepare(batch, self.state.step).to(self.device)
         assert batch.target_B is not None
-        self.optimizer.lr = self.state.lr
+        self.optimizer.lr = self.state.lr * self._decay()
         self.optimizer.zero_grad()
         logits_BC, penalty = self.model.training_forward(batch.ids_BF, batch.numbers_BN)
         loss = mean_loss(logits_BC, batch.target_B, batch.weight_B, self.target.task)
@@ -195,6 +195,10 @@ class Trainer:
         self.state.finished = last or self.state.n_bad >= self.config.patience
         self._checkpoint(improved)
         self._tell(lambda c: c.on_evaluation(evaluation))
+
+    def _decay(self) -> float:
+        """Factor of the learning rate at this step: with `lr_decay = "linear"` it falls to zero at the last epoch."""
+        return 1.0 - (self.state.step - 1) / self.n_steps if self.config.lr_decay == "linear" else 1.0
 
     @property
     def _loss_unit(self) -> float:
