@@ -1,6 +1,6 @@
 """Bundle: the release format of a model. A folder of four files, no pickle, every byte accounted for.
 
-    manifest.json         format, library version, model, settings, size and sha256 of the other files
+    manifest.json         format, library version, model, settings, size and sha256 of the other files and of itself
     schema.json           schema, numeric scales and bins
     vocabulary.arrow      one row a value: field, value, id, count
     weights.safetensors   the model's weights
@@ -10,10 +10,12 @@ Equal models give equal bytes: nothing of time or place is written.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,8 @@ MANIFEST = "manifest.json"
 SCHEMA = "schema.json"
 VOCABULARY = "vocabulary.arrow"
 WEIGHTS = "weights.safetensors"
+FILES = (SCHEMA, VOCABULARY, WEIGHTS)
+_READ_ERRORS = (OSError, SafetensorError, pl.exceptions.PolarsError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +50,14 @@ class Bundle:
     model: FieldModel
 
     def save(self, folder: str | Path) -> None:
-        """Write the folder; one that is there is replaced only once the new one is whole.
+        """Write the folder; a bundle that is there is replaced only once the new one is whole.
 
         Raises:
-            BundleError: when it cannot be written; what was there before is untouched.
+            BundleError: when it cannot be written, or the folder holds anything but a bundle; what was there before
+                is untouched.
         """
         folder = Path(folder)
+        _refuse_foreign(folder)
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -71,20 +77,15 @@ class Bundle:
         self.encoder.vocabulary_frame().write_ipc(folder / VOCABULARY)
         weights = {k: v.detach().cpu().contiguous() for k, v in self.model.state_dict().items()}
         save_file(weights, folder / WEIGHTS)
-        files = {
-            name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)}
-            for name in (SCHEMA, VOCABULARY, WEIGHTS)
+        files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)} for name in FILES}
+        manifest = {
+            "format": FORMAT,
+            "library": importlib.metadata.version("fielddep"),
+            "model": self.config.model.name,
+            "config": self.config.to_dict(),
+            "files": files,
         }
-        write_json(
-            folder / MANIFEST,
-            {
-                "format": FORMAT,
-                "library": importlib.metadata.version("fielddep"),
-                "model": self.config.model.name,
-                "config": self.config.to_dict(),
-                "files": files,
-            },
-        )
+        write_json(folder / MANIFEST, {**manifest, "sha256": manifest_checksum(manifest)})
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "cpu") -> Bundle:
@@ -95,19 +96,30 @@ class Bundle:
         """
         folder = Path(folder)
         manifest = _read_manifest(folder)
-        for name, expected in manifest["files"].items():
-            _check_file(folder / name, expected)
+        for name in FILES:
+            _check_file(folder / name, manifest["files"][name])
         try:
-            config = Config.from_dict(manifest["config"])
-            state = json.loads((folder / SCHEMA).read_text("utf-8"))
-            encoder = TableEncoder.from_parts(state, pl.read_ipc(folder / VOCABULARY))
-            target = encoder.schema.target
-            assert target is not None
-            model = build_model(encoder.layout, target.n_outputs, config.model)
-            model.load_state_dict(load_file(folder / WEIGHTS))
-        except (FieldDepError, KeyError, RuntimeError, ValueError, SafetensorError, pl.exceptions.PolarsError) as error:
+            return cls._build(folder, manifest, device)
+        except (FieldDepError, LookupError, TypeError, RuntimeError, ValueError, *_READ_ERRORS) as error:
             raise BundleError(f"bundle {folder} is whole but cannot be used: {error}") from error
+
+    @classmethod
+    def _build(cls, folder: Path, manifest: dict[str, Any], device: str) -> Bundle:
+        config = Config.from_dict(manifest["config"])
+        state = json.loads((folder / SCHEMA).read_text("utf-8"))
+        encoder = TableEncoder.from_parts(state, pl.read_ipc(folder / VOCABULARY))
+        target = encoder.schema.target
+        if target is None:
+            raise BundleError(f"{SCHEMA} names no target")
+        model = build_model(encoder.layout, target.n_outputs, config.model)
+        model.load_state_dict(load_file(folder / WEIGHTS))
         return cls(config=config, encoder=encoder, model=model.to(torch.device(device)).eval())
+
+
+def manifest_checksum(manifest: Mapping[str, Any]) -> str:
+    """Checksum of all that a manifest says, its own checksum left out."""
+    content = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -125,12 +137,11 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise BundleError(
             f"{path} has format {version}, this fielddep reads up to {FORMAT}; upgrade fielddep to load it"
         )
-    missing = {"config", "files", "model"} - set(manifest)
-    if missing or not {SCHEMA, VOCABULARY, WEIGHTS} <= set(manifest.get("files", ())):
-        raise BundleError(f"{path} is altered: it lacks {', '.join(sorted(missing)) or 'some files'}")
+    if manifest.get("sha256") != manifest_checksum(manifest):
+        raise BundleError(f"{path} was altered since it was saved (its checksum differs); copy it again")
     if manifest["model"] not in MODELS:
         raise BundleError(f"{path} holds a model {manifest['model']!r}; this fielddep knows {', '.join(MODELS)}")
-    return manifest  # type: ignore[no-any-return]
+    return manifest  # type: ignore[no-any-return]  # JSON; the checksum says that it is what `save` wrote
 
 
 def _check_file(path: Path, expected: dict[str, Any]) -> None:
@@ -151,5 +162,21 @@ def _swap(fresh: Path, folder: Path) -> None:
     aside = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(aside, ignore_errors=True)
     folder.rename(aside)
-    fresh.rename(folder)
+    try:
+        fresh.rename(folder)
+    except OSError:
+        aside.rename(folder)
+        raise
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Saving replaces a folder, so one that holds anything but a bundle is refused: it may be a user's work."""
+    if not folder.exists():
+        return
+    others = sorted({path.name for path in folder.iterdir()} - {MANIFEST, *FILES}) if folder.is_dir() else [folder.name]
+    if others:
+        raise BundleError(
+            f"cannot write bundle {folder}: it is there and holds other things ({', '.join(others[:3])}), which saving "
+            "would remove; choose a new folder"
+        )

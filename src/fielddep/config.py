@@ -139,6 +139,9 @@ class ModelConfig:
     interaction_init: Literal["xavier", "identity"] = setting(
         "xavier", "start of the pair matrices Phi: Xavier uniform, or the identity (plain products, as in an FM)"
     )
+    product_output: bool = setting(
+        False, "add the plain sum of the pair products to the output, as an FM does (one output only)"
+    )
     embedding_input: bool = setting(False, "give the network the embeddings themselves too, as a deep CTR model does")
     hidden: tuple[int, ...] = setting((100, 100), "widths of the hidden layers")
     batch_norm: Literal["all", "hidden", "none"] = setting(

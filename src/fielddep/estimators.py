@@ -6,6 +6,7 @@ They take pandas, Polars and numpy, encode by themselves, and hold out validatio
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,26 +106,25 @@ class _MDLEstimator(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    def _fit(
-        self, X: Any, y: npt.NDArray[Any], sample_weight: Any, eval_set: tuple[Any, Any] | None, task: KnownTask
-    ) -> None:
-        fields = _frame(X)
-        table = _with_target(fields, y, sample_weight)
-        config = self._config(task, weighted=sample_weight is not None)
+    def _fit(self, rows: _Rows, eval_set: tuple[Any, Any] | None, task: KnownTask) -> None:
+        _check_size(rows.fields)
+        table = _with_target(rows.fields, rows.target, rows.weight)
+        config = self._config(task, weighted=rows.weight is not None)
         if eval_set is None:
             # Held-out rows keep the shares of the classes.
             split = split_rows(table, config.replace({"split.method": "stratified"}).split, TARGET)
         else:
-            weight = None if sample_weight is None else 1.0
-            extra = _with_target(_frame(eval_set[0]), _target(self, eval_set[1]), weight)
-            n_rows, n_extra = len(table), len(extra)
+            extra = _rows(self, eval_set[0], eval_set[1], None if rows.weight is None else 1.0)
+            n_rows, n_extra = len(table), len(extra.fields)
             split = Split(train=np.arange(n_rows), validation=np.arange(n_rows, n_rows + n_extra), test=np.arange(0))
-            table = pl.concat([table, extra.select(table.columns)], how="vertical_relaxed")
+            table = _stack(table, _with_target(extra.fields, extra.target, extra.weight))
         fitted = fit_table(table, config, split=split, callbacks=[ProgressBar()] if self.verbose else [])
         self._adopt(Bundle(config=fitted.config, encoder=fitted.encoder, model=fitted.model))
-        self.n_features_in_ = fields.width
-        if _has_names(X):
-            self.feature_names_in_ = np.array(fields.columns, dtype=object)
+        self.n_features_in_ = rows.fields.width
+        if rows.named:
+            self.feature_names_in_ = np.array(rows.fields.columns, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
         self.history_ = [evaluation.to_json() for evaluation in fitted.history]
         self.n_iter_ = fitted.history[-1].step
 
@@ -135,15 +135,17 @@ class _MDLEstimator(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "cpu") -> Any:
-        """A fitted estimator from a bundle."""
+        """A fitted estimator from a bundle; its settings are those of the bundle's config, not its parameters."""
         bundle = Bundle.load(folder, device=device)
         target = bundle.encoder.schema.target
-        assert target is not None
+        assert target is not None  # `Bundle.load` refuses a bundle without one
         if (target.task == "regression") != issubclass(cls, RegressorMixin):
             raise UserError(f"{cls.__name__} cannot load {folder}: that model's task is {target.task}")
         estimator = cls(device=device)
         estimator._adopt(bundle)
-        estimator.n_features_in_ = len(bundle.encoder.schema.fields)
+        if bundle.config.data.fields is None:
+            schema = bundle.encoder.schema
+            estimator.n_features_in_ = len(schema.fields) + len(schema.left_out) + len(bundle.config.data.exclude)
         return estimator
 
     def field_dependencies(self) -> pl.DataFrame:
@@ -187,10 +189,10 @@ class _MDLEstimator(BaseEstimator):  # type: ignore[misc]
     def _check(self, X: Any) -> pl.DataFrame:
         """The table to predict; columns without names must be as many as in training."""
         table = _frame(X)
-        if not _has_names(X) and table.width != self.n_features_in_:
+        expected = getattr(self, "n_features_in_", table.width)
+        if not _has_names(X) and table.width != expected:
             raise SchemaError(
-                f"X has {table.width} features, but {type(self).__name__} is expecting {self.n_features_in_} "
-                "features as input"
+                f"X has {table.width} features, but {type(self).__name__} is expecting {expected} features as input"
             )
         return table
 
@@ -242,14 +244,15 @@ class MDLClassifier(ClassifierMixin, _MDLEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: tuple[Any, Any] | None = None) -> MDLClassifier:
         """Train on a table; see `MDLRegressor.fit` for the arguments. Labels may be of any type."""
-        labels = _target(self, y)
-        check_classification_targets(labels)
-        self.classes_ = np.unique(labels)
+        rows = _rows(self, X, y, sample_weight)
+        check_classification_targets(rows.target)
+        self.classes_ = np.unique(rows.target)
         if len(self.classes_) < 2:
-            raise SchemaError(
-                f"a classifier needs at least two classes in y; given one class, {self.classes_[0]!r}; check the target"
-            )
-        self._fit(X, labels, sample_weight, eval_set, "binary" if len(self.classes_) == 2 else "multiclass")
+            only = self.classes_.tolist()[0]
+            raise SchemaError(f"a classifier needs at least two classes in y; given one class, {only!r}; check the target")
+        if eval_set is not None:
+            self._check_labels(_target(self, eval_set[1]))
+        self._fit(rows, eval_set, "binary" if len(self.classes_) == 2 else "multiclass")
         return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
@@ -261,8 +264,20 @@ class MDLClassifier(ClassifierMixin, _MDLEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Likeliest class of every row."""
-        likeliest: npt.NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        probabilities = self.predict_proba(X)
+        likeliest: npt.NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
         return likeliest
+
+    def _check_labels(self, labels: npt.NDArray[Any]) -> None:
+        """Refuse validation rows of a class that the model cannot learn."""
+        known = canonical(pl.Series(self.classes_.tolist()))
+        texts = canonical(pl.Series(labels.tolist(), strict=False)).unique(maintain_order=True)
+        unknown = texts.filter(~texts.is_in(known.implode())).head(5).to_list()
+        if unknown:
+            raise SchemaError(
+                f"labels of eval_set must be classes of y ({', '.join(known.head(10))}); given also "
+                f"{', '.join(map(repr, unknown))}; remove these rows"
+            )
 
     def _class_order(self) -> list[int]:
         """Position of every label of `classes_` among the bundle's classes, which may be typed otherwise."""
@@ -292,16 +307,42 @@ class MDLRegressor(RegressorMixin, _MDLEstimator):  # type: ignore[misc]
         Args:
             X: pandas, Polars or numpy table, one column a field.
             y: target of every row.
-            sample_weight: weight of every row, 0 or more.
-            eval_set: (X, y) of validation rows; by default a share `validation` of the rows is held out.
+            sample_weight: weight of every row, 0 or more; a row of weight 0 counts as absent.
+            eval_set: (X, y) of validation rows, all of weight 1; by default a share `validation` of the rows is held
+                out.
         """
-        numbers = _target(self, y)
-        self._fit(X, check_array(numbers, ensure_2d=False, dtype=np.float64), sample_weight, eval_set, "regression")
+        rows = _rows(self, X, y, sample_weight)
+        numbers = check_array(rows.target, ensure_2d=False, dtype=np.float64)
+        self._fit(replace(rows, target=numbers), eval_set, "regression")
         return self
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Value of every row."""
         return self._predict_frame(X)["prediction"].to_numpy().astype(np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rows:
+    """What `fit` was given, rows without weight left out."""
+
+    fields: pl.DataFrame
+    target: npt.NDArray[Any]
+    weight: npt.NDArray[np.float64] | None
+    named: bool
+
+
+def _rows(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any) -> _Rows:
+    target = _target(estimator, y)
+    fields = _frame(X)
+    check_consistent_length(fields, target)
+    rows = _Rows(fields=fields, target=target, weight=None, named=_has_names(X))
+    if sample_weight is None:
+        return rows
+    weight = _check_sample_weight(sample_weight, fields, dtype=np.float64)
+    kept = np.flatnonzero(weight)
+    if not len(kept):
+        raise SchemaError("sample_weight must be above 0 in some rows; given only zeros")
+    return replace(rows, fields=fields[kept], target=target[kept], weight=weight[kept])
 
 
 def _target(estimator: BaseEstimator, y: Any) -> npt.NDArray[Any]:
@@ -324,13 +365,36 @@ def _frame(X: Any) -> pl.DataFrame:
     return collect(read_table(X))
 
 
-def _with_target(fields: pl.DataFrame, y: npt.NDArray[Any], sample_weight: Any) -> pl.DataFrame:
-    check_consistent_length(fields, y)
-    table = fields.with_columns(pl.Series(TARGET, y.tolist(), strict=False))
-    if sample_weight is None:
-        return table
-    weights = _check_sample_weight(sample_weight, fields, dtype=np.float64)
-    return table.with_columns(pl.Series(WEIGHT, weights))
+def _check_size(fields: pl.DataFrame) -> None:
+    if fields.width < 2:
+        raise SchemaError(
+            f"a model learns how fields depend on each other and needs at least two; given {fields.width} feature(s)"
+        )
+    if len(fields) < 2:
+        raise SchemaError("training needs at least two rows; given 1 sample")
+
+
+def _with_target(
+    fields: pl.DataFrame, target: npt.NDArray[Any], weight: npt.NDArray[np.float64] | None
+) -> pl.DataFrame:
+    table = fields.with_columns(pl.Series(TARGET, target.tolist(), strict=False))
+    return table if weight is None else table.with_columns(pl.Series(WEIGHT, weight))
+
+
+def _stack(table: pl.DataFrame, extra: pl.DataFrame) -> pl.DataFrame:
+    """Training rows above validation rows.
+
+    A column of two types becomes text on both sides, as from a CSV file: numbers cast to a common type could lose
+    digits.
+    """
+    absent = [name for name in table.columns if name not in extra.columns]
+    if absent:
+        raise SchemaError(f"eval_set must have the columns of X; absent: {', '.join(map(repr, absent))}; add them")
+    for name in table.columns:
+        if table[name].dtype != extra[name].dtype:
+            table = table.with_columns(canonical(table[name]))
+            extra = extra.with_columns(canonical(extra[name]))
+    return pl.concat([table, extra.select(table.columns)])
 
 
 def _has_names(X: Any) -> bool:

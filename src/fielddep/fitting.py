@@ -136,6 +136,7 @@ def train_model(
     """Build and train the model of a prepared table."""
     config, encoder, target = prepared.config, prepared.encoder, prepared.target
     _check_memory(encoder.layout, target, config)
+    _check_batches(len(prepared.parts["train"]), config)
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)
     train, validation = prepared.parts["train"], prepared.parts["validation"]
@@ -185,4 +186,16 @@ def _check_memory(layout: FieldLayout, target: Target, config: Config) -> None:
             f"training would need about {needed / 2**30:.1f} GiB for {layout.n_ids_total:,} ids with embeddings of "
             f"{config.model.d_embed}, this machine has {present / 2**30:.1f} GiB; lower model.d_embed or raise "
             "data.min_count"
+        )
+
+
+def _check_batches(n_rows: int, config: Config) -> None:
+    """Refuse batches of one row where BatchNorm must tell a spread."""
+    assert config.train.batch_size is not None
+    smallest = n_rows // -(-n_rows // config.train.batch_size)
+    if smallest < 2 and config.model.hidden and config.model.batch_norm != "none":
+        raise TrainingError(
+            f"BatchNorm needs batches of at least 2 rows; {n_rows} training rows with train.batch_size = "
+            f"{config.train.batch_size} give batches of 1; give more rows, raise train.batch_size, or set "
+            "model.batch_norm = 'none'"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ import polars as pl
 import torch
 
 from fielddep.bundle import Bundle
-from fielddep.config import DataConfig
+from fielddep.config import DataConfig, Kind
 from fielddep.data.encoded import EncodedTable
 from fielddep.data.encoder import UnknownReport
 from fielddep.data.readers import read_table, stream_batches
-from fielddep.data.target import Target
-from fielddep.errors import SchemaError
+from fielddep.data.target import Target, nearest
+from fielddep.errors import SchemaError, TableError
 from fielddep.nn.link import predictions
 from fielddep.training.metrics import Metrics
 
@@ -54,7 +55,8 @@ class Predictor:
         Classification gives the likeliest class as `prediction` and one column `probability_<class>` a class;
         regression gives the value as `prediction`.
         """
-        return pl.concat([frame for frame, _ in self.stream(table, config=config)])
+        frames = [frame for frame, _ in self.stream(table, config=config)]
+        return pl.concat(frames) if frames else self._frame(torch.empty(0, self.target.n_outputs))
 
     def stream(self, table: Any, *, config: DataConfig | None = None) -> Iterator[tuple[pl.DataFrame, UnknownReport]]:
         """Predictions chunk by chunk, each with its count of unknown and missing values."""
@@ -82,25 +84,27 @@ class Predictor:
         self, table: Any, config: DataConfig | None, *, with_target: bool
     ) -> Iterator[tuple[EncodedTable, UnknownReport]]:
         encoder = self.bundle.encoder
-        source = read_table(table, self._reading(config))
-        columns = source.collect_schema().names()
+        source = self._read(table, config, with_target=with_target)
         wanted = list(encoder.schema.field_names)
         if with_target:
-            wanted.append(self.target.name)
-            if self.target.name not in columns:
-                raise SchemaError(
-                    f"evaluating needs the target column {self.target.name!r}; the table has {', '.join(columns)}"
-                )
-            if encoder.schema.weight is not None:
-                wanted.append(encoder.schema.weight)
-        # Absent fields stay out of the selection, so that the encoder can name them all at once.
+            wanted += [name for name in (self.target.name, encoder.schema.weight) if name is not None]
+        _check_columns(source.collect_schema().names(), wanted)
         first_row = 0
-        for chunk in stream_batches(source.select(c for c in wanted if c in columns), self.chunk_rows):
+        for chunk in stream_batches(source.select(wanted), self.chunk_rows):
             yield encoder.encode_with_report(chunk, with_target=with_target, first_row=first_row)
             first_row += len(chunk)
 
-    def _reading(self, config: DataConfig | None) -> DataConfig:
-        return config or DataConfig(target=self.target.name)
+    def _read(self, table: Any, config: DataConfig | None, *, with_target: bool) -> pl.LazyFrame:
+        """The table, read as the training table was: sparse text alone does not tell which fields there are."""
+        schema = self.bundle.encoder.schema
+        base = replace(config or DataConfig(), target=self.target.name, fields=schema.field_names)
+        numerical: dict[str, Kind] = {f.name: "numerical" for f in schema.fields if f.kind == "numerical"}
+        try:
+            reading = replace(base, kinds={**self.bundle.config.data.kinds, **numerical})
+            return read_table(table, reading, has_target=with_target)
+        except TableError:
+            # Training may have taken the indices of a libffm field for numbers; the reader refuses it as numerical.
+            return read_table(table, base, has_target=with_target)
 
     def _frame(self, logits_BC: torch.Tensor) -> pl.DataFrame:
         values = predictions(logits_BC, self.target).cpu().numpy()
@@ -109,3 +113,11 @@ class Predictor:
         labels = pl.Series("prediction", self.target.classes)
         columns = {f"probability_{label}": values[:, c] for c, label in enumerate(self.target.classes)}
         return pl.DataFrame({"prediction": labels.gather(values.argmax(axis=1)), **columns})
+
+
+def _check_columns(columns: list[str], wanted: list[str]) -> None:
+    """Name all absent columns at once, before a row is read."""
+    absent = [name for name in wanted if name not in columns]
+    if absent:
+        advice = "; ".join(f"{name!r}: {nearest(name, columns)}" for name in absent)
+        raise SchemaError(f"the table must have the columns {', '.join(map(repr, absent))}, which are absent; {advice}")

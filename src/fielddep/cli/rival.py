@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from fielddep.fitting import Prepared
 
 MAX_ROUNDS, PATIENCE = 1000, 30
-SETTINGS = {"objective": "binary", "metric": "binary_logloss", "verbosity": -1, "seed": 0}
-"""LightGBM's own defaults; only the number of trees is found, on the validation rows."""
+SETTINGS = {"objective": "binary", "metric": "binary_logloss", "verbosity": -1, "seed": 0, "num_threads": 1}
+"""LightGBM's own defaults, on one thread; only the number of trees is found, on the validation rows."""
 N_RESERVED_IDS = 2
 
 

@@ -90,7 +90,8 @@ class MDL(FieldModel):
 
     def _logits(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> tuple[torch.Tensor, Dependencies | None]:
         e_BFD = self.embed(ids_BF, numbers_BN)
-        inputs = [self.interactions(e_BFD)]
+        products_BP = self.interactions(e_BFD)
+        inputs = [products_BP]
         dependencies = None
         if self.config.dependencies != "none":
             dependencies = self.refinement(self.fields_of(e_BFD))
@@ -98,6 +99,8 @@ class MDL(FieldModel):
         if self.config.embedding_input:
             inputs.append(e_BFD.flatten(1))
         logits_BC: torch.Tensor = self.mlp(torch.cat(inputs, dim=1)) + self.bias
+        if self.config.product_output:
+            logits_BC = logits_BC + products_BP.sum(dim=1, keepdim=True)
         if self.first_order is not None:
             logits_BC = logits_BC + self.first_order(ids_BF, numbers_BN).sum(dim=1)
         return logits_BC, dependencies

@@ -43,9 +43,9 @@ class CheckpointFolder:
         """Write a checkpoint; `best` holds the best weights when they are new, else None."""
         best_name = f"best-{state['best_step']}.safetensors"
         if best is not None:
-            write_atomically(self.folder / best_name, lambda p: save_file(_own(best), p))
+            write_atomically(self.folder / best_name, lambda p: _save(best, p))
         metadata = {"state": json.dumps({**state, "best_file": best_name})}
-        write_atomically(self.path, lambda p: save_file(_own(tensors), p, metadata=metadata))
+        write_atomically(self.path, lambda p: _save(tensors, p, metadata))
         for old in self.folder.glob("best-*.safetensors"):
             if old.name != best_name:
                 old.unlink(missing_ok=True)
@@ -75,5 +75,9 @@ class CheckpointFolder:
             path.unlink(missing_ok=True)
 
 
-def _own(tensors: Mapping[str, torch.Tensor]) -> Tensors:
-    return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+def _save(tensors: Mapping[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    own = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    try:
+        save_file(own, path, metadata=metadata)
+    except SafetensorError as error:  # a full disk, which safetensors does not report as an OSError
+        raise OSError(str(error)) from error
