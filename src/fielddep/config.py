@@ -176,6 +176,10 @@ class TrainConfig:
     plateau_patience: int = setting(2, "evaluations without improvement before the learning rate drops")
     plateau_factor: float = setting(0.3, "factor of the learning rate at a drop; 1 switches drops off")
     plateau_restore: bool = setting(True, "go on from the best weights so far when the learning rate drops")
+    average: float = setting(
+        0.0,
+        "evaluate and keep a running mean of the weights over evaluations, with this decay; 0 keeps the last weights",
+    )
     min_delta: float = setting(0.0, "smallest fall of the validation loss that counts as improvement")
     embedding_l2: float | None = setting(
         None,
@@ -417,7 +421,7 @@ _ABOVE_ZERO = (
     "train.clip_norm",
     "train.plateau_factor",
 )
-_SHARES = ("split.validation", "split.test", "model.dropout", "model.embedding_dropout")
+_SHARES = ("split.validation", "split.test", "model.dropout", "model.embedding_dropout", "train.average")
 
 
 def _check_ranges(config: Config) -> None:

@@ -6,7 +6,7 @@ They take pandas, Polars and numpy, encode by themselves, and hold out validatio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +15,20 @@ import numpy.typing as npt
 import polars as pl
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_array,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from fielddep.bundle import Bundle
 from fielddep.config import Config, DataConfig, ModelConfig, Numeric, SplitConfig, TrainConfig
-from fielddep.data.readers import collect, read_table
 from fielddep.data.splits import Split, split_rows
 from fielddep.data.target import KnownTask, class_texts
 from fielddep.data.values import canonical
 from fielddep.errors import SchemaError, UserError
+from fielddep.estimator_input import TARGET, WEIGHT, Rows, check_target, frame_of, has_names, stack
 from fielddep.explain.dependencies import Explanation, explain_rows, global_dependencies
 from fielddep.fitting import fit_table
 from fielddep.predictor import Predictor
 from fielddep.training.callbacks import ProgressBar
 
-TARGET = "__target__"
-WEIGHT = "__weight__"
 _DATA, _SPLIT, _MODEL, _TRAIN = DataConfig(), SplitConfig(), ModelConfig(), TrainConfig()
 
 
@@ -106,18 +98,18 @@ class _MDLEstimator(BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    def _fit(self, rows: _Rows, eval_set: tuple[Any, Any] | None, task: KnownTask) -> None:
-        _check_size(rows.fields)
-        table = _with_target(rows.fields, rows.target, rows.weight)
+    def _fit(self, rows: Rows, eval_set: tuple[Any, Any] | None, task: KnownTask) -> None:
+        rows.check_size()
+        table = rows.table()
         config = self._config(task, weighted=rows.weight is not None)
         if eval_set is None:
             # Held-out rows keep the shares of the classes.
             split = split_rows(table, config.replace({"split.method": "stratified"}).split, TARGET)
         else:
-            extra = _rows(self, eval_set[0], eval_set[1], None if rows.weight is None else 1.0)
+            extra = Rows.of(self, eval_set[0], eval_set[1], None if rows.weight is None else 1.0)
             n_rows, n_extra = len(table), len(extra.fields)
             split = Split(train=np.arange(n_rows), validation=np.arange(n_rows, n_rows + n_extra), test=np.arange(0))
-            table = _stack(table, _with_target(extra.fields, extra.target, extra.weight))
+            table = stack(table, extra.table())
         fitted = fit_table(table, config, split=split, callbacks=[ProgressBar()] if self.verbose else [])
         self._adopt(Bundle(config=fitted.config, encoder=fitted.encoder, model=fitted.model))
         self.n_features_in_ = rows.fields.width
@@ -188,9 +180,9 @@ class _MDLEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _check(self, X: Any) -> pl.DataFrame:
         """The table to predict; columns without names must be as many as in training."""
-        table = _frame(X)
+        table = frame_of(X)
         expected = getattr(self, "n_features_in_", table.width)
-        if not _has_names(X) and table.width != expected:
+        if not has_names(X) and table.width != expected:
             raise SchemaError(
                 f"X has {table.width} features, but {type(self).__name__} is expecting {expected} features as input"
             )
@@ -244,14 +236,16 @@ class MDLClassifier(ClassifierMixin, _MDLEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: tuple[Any, Any] | None = None) -> MDLClassifier:
         """Train on a table; see `MDLRegressor.fit` for the arguments. Labels may be of any type."""
-        rows = _rows(self, X, y, sample_weight)
+        rows = Rows.of(self, X, y, sample_weight)
         check_classification_targets(rows.target)
         self.classes_ = np.unique(rows.target)
         if len(self.classes_) < 2:
             only = self.classes_.tolist()[0]
-            raise SchemaError(f"a classifier needs at least two classes in y; given one class, {only!r}; check the target")
+            raise SchemaError(
+                f"a classifier needs at least two classes in y; given one class, {only!r}; check the target"
+            )
         if eval_set is not None:
-            self._check_labels(_target(self, eval_set[1]))
+            self._check_labels(check_target(self, eval_set[1]))
         self._fit(rows, eval_set, "binary" if len(self.classes_) == 2 else "multiclass")
         return self
 
@@ -311,7 +305,7 @@ class MDLRegressor(RegressorMixin, _MDLEstimator):  # type: ignore[misc]
             eval_set: (X, y) of validation rows, all of weight 1; by default a share `validation` of the rows is held
                 out.
         """
-        rows = _rows(self, X, y, sample_weight)
+        rows = Rows.of(self, X, y, sample_weight)
         numbers = check_array(rows.target, ensure_2d=False, dtype=np.float64)
         self._fit(replace(rows, target=numbers), eval_set, "regression")
         return self
@@ -319,83 +313,3 @@ class MDLRegressor(RegressorMixin, _MDLEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Value of every row."""
         return self._predict_frame(X)["prediction"].to_numpy().astype(np.float64)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Rows:
-    """What `fit` was given, rows without weight left out."""
-
-    fields: pl.DataFrame
-    target: npt.NDArray[Any]
-    weight: npt.NDArray[np.float64] | None
-    named: bool
-
-
-def _rows(estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any) -> _Rows:
-    target = _target(estimator, y)
-    fields = _frame(X)
-    check_consistent_length(fields, target)
-    rows = _Rows(fields=fields, target=target, weight=None, named=_has_names(X))
-    if sample_weight is None:
-        return rows
-    weight = _check_sample_weight(sample_weight, fields, dtype=np.float64)
-    kept = np.flatnonzero(weight)
-    if not len(kept):
-        raise SchemaError("sample_weight must be above 0 in some rows; given only zeros")
-    return replace(rows, fields=fields[kept], target=target[kept], weight=weight[kept])
-
-
-def _target(estimator: BaseEstimator, y: Any) -> npt.NDArray[Any]:
-    if y is None:
-        raise SchemaError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
-    values = y.to_numpy() if isinstance(y, pl.Series) else y
-    column: npt.NDArray[Any] = column_or_1d(values, warn=True)
-    if column.dtype.kind == "f" and not np.isfinite(column).all():
-        raise SchemaError("y must hold finite numbers or labels; given NaN or inf. Remove these rows")
-    return column
-
-
-def _frame(X: Any) -> pl.DataFrame:
-    """Any table as a Polars frame; what is no table is refused as scikit-learn's own estimators do."""
-    if not _has_names(X):
-        # Refuses sparse, complex, one-dimensional and empty input; values are encoded later, so none is converted.
-        X = check_array(X, dtype=None, ensure_all_finite=False)
-        if X.dtype.kind == "f" and np.isinf(X).any():
-            raise SchemaError("X must not hold infinity (inf); replace it by a number or by NaN, which means missing")
-    return collect(read_table(X))
-
-
-def _check_size(fields: pl.DataFrame) -> None:
-    if fields.width < 2:
-        raise SchemaError(
-            f"a model learns how fields depend on each other and needs at least two; given {fields.width} feature(s)"
-        )
-    if len(fields) < 2:
-        raise SchemaError("training needs at least two rows; given 1 sample")
-
-
-def _with_target(
-    fields: pl.DataFrame, target: npt.NDArray[Any], weight: npt.NDArray[np.float64] | None
-) -> pl.DataFrame:
-    table = fields.with_columns(pl.Series(TARGET, target.tolist(), strict=False))
-    return table if weight is None else table.with_columns(pl.Series(WEIGHT, weight))
-
-
-def _stack(table: pl.DataFrame, extra: pl.DataFrame) -> pl.DataFrame:
-    """Training rows above validation rows.
-
-    A column of two types becomes text on both sides, as from a CSV file: numbers cast to a common type could lose
-    digits.
-    """
-    absent = [name for name in table.columns if name not in extra.columns]
-    if absent:
-        raise SchemaError(f"eval_set must have the columns of X; absent: {', '.join(map(repr, absent))}; add them")
-    for name in table.columns:
-        if table[name].dtype != extra[name].dtype:
-            table = table.with_columns(canonical(table[name]))
-            extra = extra.with_columns(canonical(extra[name]))
-    return pl.concat([table, extra.select(table.columns)])
-
-
-def _has_names(X: Any) -> bool:
-    return hasattr(X, "columns")

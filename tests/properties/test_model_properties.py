@@ -6,14 +6,14 @@ import inspect
 
 import pytest
 import torch
+from tests.conftest import random_table
 
 from fielddep.config import ModelConfig
-from fielddep.errors import SchemaError
 from fielddep.data.batch import FieldLayout
+from fielddep.errors import SchemaError
 from fielddep.nn import refinement as refinement_module
 from fielddep.nn.mdl import MDL
 from fielddep.nn.refinement import Refinement
-from tests.conftest import random_table
 
 VARIANTS = [
     ModelConfig(d_embed=4),

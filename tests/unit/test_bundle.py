@@ -11,13 +11,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
+from tests.conftest import quick_config, small_frame
 
 from fielddep import bundle as bundle_module
 from fielddep.bundle import FORMAT, Bundle, manifest_checksum
 from fielddep.errors import BundleError
 from fielddep.fitting import fit_table
 from fielddep.predictor import Predictor
-from tests.conftest import quick_config, small_frame
 
 FILES = ["manifest.json", "schema.json", "vocabulary.arrow", "weights.safetensors"]
 FRAME = small_frame(300)
@@ -137,7 +137,7 @@ def test_an_altered_setting_is_found(saved):
     text = path.read_text()
     assert '"sparsity": 10.0' in text
     path.write_text(text.replace('"sparsity": 10.0', '"sparsity": 11.0'))
-    with pytest.raises(BundleError, match="manifest.json was altered"):
+    with pytest.raises(BundleError, match=r"manifest.json was altered"):
         Bundle.load(saved)
 
 
@@ -202,7 +202,7 @@ def full_disk(*args: object, **kwargs: object) -> None:
 def test_a_full_disk_leaves_the_old_bundle(bundle, saved, monkeypatch):
     before = content(saved)
     monkeypatch.setattr(bundle_module, "save_file", full_disk)
-    with pytest.raises(BundleError, match="No space left on device.*what was there before is untouched"):
+    with pytest.raises(BundleError, match=r"No space left on device.*what was there before is untouched"):
         bundle.save(saved)
     monkeypatch.undo()
     assert content(saved) == before

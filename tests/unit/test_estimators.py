@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,10 +17,10 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tests.conftest import small_frame
 
 from fielddep import MDLClassifier, MDLRegressor
 from fielddep.errors import ConfigError, SchemaError, TableError, UserError
-from tests.conftest import small_frame
 
 QUICK = {"max_epochs": 3, "d_embed": 2, "hidden": (8,), "batch_size": 64}
 SPLIT_REASON = (
@@ -86,7 +85,7 @@ def test_parameters_clone_and_set():
 
 
 def test_wrong_settings_are_refused_at_fit():
-    with pytest.raises(ConfigError, match="model.dropout must be from 0"):
+    with pytest.raises(ConfigError, match=r"model.dropout must be from 0"):
         classifier(dropout=1.5).fit(X, Y)
     with pytest.raises(ConfigError, match=r"unknown setting model.mu_strat; did you mean model.mu_start\?"):
         classifier(config={"model.mu_strat": "one"}).fit(X, Y)
@@ -136,8 +135,8 @@ def test_random_state():
     probabilities = [classifier(random_state=seed).fit(X, Y).predict_proba(ROWS) for seed in (1, 1, 2)]
     np.testing.assert_array_equal(probabilities[0], probabilities[1])
     assert not np.array_equal(probabilities[0], probabilities[2])
-    first = classifier(random_state=np.random.RandomState(3)).fit(X, Y).predict_proba(ROWS)  # noqa: NPY002
-    second = classifier(random_state=np.random.RandomState(3)).fit(X, Y).predict_proba(ROWS)  # noqa: NPY002
+    first = classifier(random_state=np.random.RandomState(3)).fit(X, Y).predict_proba(ROWS)
+    second = classifier(random_state=np.random.RandomState(3)).fit(X, Y).predict_proba(ROWS)
     np.testing.assert_array_equal(first, second)
 
 
@@ -256,7 +255,11 @@ def _by_count(field: str) -> list[str]:
 
 
 def test_eval_set_with_other_column_order_types_and_extras():
-    odd = X.head(40).with_columns(size=pl.col("size").cast(pl.String), more=pl.lit(1)).select("more", "size", *X.columns[:2])
+    odd = (
+        X.head(40)
+        .with_columns(size=pl.col("size").cast(pl.String), more=pl.lit(1))
+        .select("more", "size", *X.columns[:2])
+    )
     same = classifier().fit(X, Y, eval_set=(X.head(40), Y[:40]))
     other = classifier().fit(X, Y, eval_set=(odd, Y[:40]), sample_weight=np.ones(400))
     np.testing.assert_array_equal(same.predict_proba(ROWS), other.predict_proba(ROWS))
@@ -273,7 +276,7 @@ def test_large_integers_survive_an_eval_set_of_floats():
 def test_eval_set_that_cannot_be_used():
     with pytest.raises(SchemaError, match="eval_set must have the columns of X; absent: 'shape'"):
         classifier().fit(X, Y, eval_set=(ROWS.drop("shape"), Y[:30]))
-    with pytest.raises(SchemaError, match="labels of eval_set must be classes of y.*given also '7'"):
+    with pytest.raises(SchemaError, match=r"labels of eval_set must be classes of y.*given also '7'"):
         classifier().fit(X, Y, eval_set=(ROWS, np.full(30, 7)))
 
 
@@ -288,7 +291,9 @@ def test_unseen_and_missing_values_are_accepted(fitted, regressor):
 
 
 def test_columns_are_chosen_by_name(fitted):
-    shuffled = ROWS.with_columns(good=pl.lit("nonsense"), more=pl.lit(1.0)).select("more", "size", "good", "shape", "colour")
+    shuffled = ROWS.with_columns(good=pl.lit("nonsense"), more=pl.lit(1.0)).select(
+        "more", "size", "good", "shape", "colour"
+    )
     np.testing.assert_array_equal(fitted.predict_proba(shuffled), fitted.predict_proba(ROWS))
 
 
@@ -347,9 +352,9 @@ def test_saved_and_loaded_predicts_the_same_bits(fitted, regressor, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
     assert loaded.classes_.tolist() == fitted.classes_.tolist()
     np.testing.assert_array_equal(MDLRegressor.load(tmp_path / "regressor").predict(X), regressor.predict(X))
-    with pytest.raises(UserError, match="MDLRegressor cannot load .*that model's task is binary"):
+    with pytest.raises(UserError, match=r"MDLRegressor cannot load .*that model's task is binary"):
         MDLRegressor.load(tmp_path / "classifier")
-    with pytest.raises(UserError, match="MDLClassifier cannot load .*that model's task is regression"):
+    with pytest.raises(UserError, match=r"MDLClassifier cannot load .*that model's task is regression"):
         MDLClassifier.load(tmp_path / "regressor")
 
 
@@ -429,7 +434,11 @@ def test_without_dependencies_there_is_nothing_to_explain():
 
 def test_pandas_categories_and_dates_are_fields():
     table = pd.DataFrame(
-        {"a": pd.Categorical(["x", "y"] * 100), "b": pd.date_range("2024-01-01", periods=4).repeat(50), "c": [True] * 200}
+        {
+            "a": pd.Categorical(["x", "y"] * 100),
+            "b": pd.date_range("2024-01-01", periods=4).repeat(50),
+            "c": [True] * 200,
+        }
     )
     model = classifier().fit(table, [0, 1] * 100)
     assert model.bundle_.encoder.schema.field_names == ("a", "b")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,28 +16,33 @@ import pytest
 import torch
 from rich.console import Console
 from sklearn.metrics import log_loss
+from tests.conftest import quick_config, small_frame
 
 from fielddep import fitting
+from fielddep.bundle import Bundle
 from fielddep.data.splits import Split
 from fielddep.errors import MissingExtraError, SchemaError, SplitError, TrainingError
 from fielddep.fitting import fit_table, measure, prepare, train_model
 from fielddep.predictor import Predictor
 from fielddep.training.callbacks import Callback, EvaluationLog, ProgressBar, TensorBoard, TrainingPlan
 from fielddep.training.history import Evaluation
-from tests.conftest import quick_config, small_frame
 
 FRAME = small_frame(300)
 
 
 def split_of(n_train: int, n_validation: int, n_test: int) -> Split:
     edges = np.cumsum([0, n_train, n_validation, n_test])
-    parts = [np.arange(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    parts = [np.arange(a, b) for a, b in itertools.pairwise(edges)]
     return Split(train=parts[0], validation=parts[1], test=parts[2])
 
 
 SPLIT = split_of(200, 50, 50)
 LATE = FRAME.with_columns(
-    colour=pl.when(pl.int_range(300) < 200).then("colour").when(pl.int_range(300) < 250).then(pl.lit("pink")).otherwise(pl.lit("grey")),
+    colour=pl.when(pl.int_range(300) < 200)
+    .then("colour")
+    .when(pl.int_range(300) < 250)
+    .then(pl.lit("pink"))
+    .otherwise(pl.lit("grey")),
     size=pl.when(pl.int_range(300) < 200).then("size").otherwise(1e6),
 )
 
@@ -44,7 +51,10 @@ LATE = FRAME.with_columns(
 
 
 def test_nothing_of_validation_and_test_reaches_the_encoder():
-    late, early = prepare(LATE, quick_config(), split=SPLIT), prepare(LATE.head(250), quick_config(), split=split_of(200, 50, 0))
+    late, early = (
+        prepare(LATE, quick_config(), split=SPLIT),
+        prepare(LATE.head(250), quick_config(), split=split_of(200, 50, 0)),
+    )
     alone = prepare(FRAME.head(250), quick_config(), split=split_of(200, 50, 0))
     for other in (early, alone):
         assert late.encoder.to_json() == other.encoder.to_json()
@@ -89,9 +99,17 @@ def test_unknown_values_of_validation_are_no_error():
 
 def test_every_setting_is_decided():
     config = prepare(FRAME, quick_config(model__d_embed=None)).config
-    open_settings = (config.model.d_embed, config.train.batch_size, config.train.lr, config.train.eval_every, config.train.embedding_l2)
+    open_settings = (
+        config.model.d_embed,
+        config.train.batch_size,
+        config.train.lr,
+        config.train.eval_every,
+        config.train.embedding_l2,
+    )
     assert None not in open_settings
-    asked = quick_config(model__d_embed=3, train__batch_size=17, train__lr=0.5, train__eval_every=2, train__embedding_l2=0.1)
+    asked = quick_config(
+        model__d_embed=3, train__batch_size=17, train__lr=0.5, train__eval_every=2, train__embedding_l2=0.1
+    )
     decided = prepare(FRAME, asked).config
     assert (decided.model.d_embed, decided.train.batch_size, decided.train.lr) == (3, 17, 0.5)
     assert (decided.train.eval_every, decided.train.embedding_l2) == (2.0, 0.1)
@@ -100,9 +118,9 @@ def test_every_setting_is_decided():
 def test_what_cannot_be_fitted():
     with pytest.raises(SchemaError, match="the table has no rows"):
         prepare(FRAME.clear(), quick_config())
-    with pytest.raises(SchemaError, match="a target is needed; set data.target"):
+    with pytest.raises(SchemaError, match=r"a target is needed; set data.target"):
         prepare(FRAME, quick_config(data__target=None))
-    with pytest.raises(SplitError, match="set split.validation above 0"):
+    with pytest.raises(SplitError, match=r"set split.validation above 0"):
         prepare(FRAME, quick_config(split__validation=0))
     with pytest.raises(SchemaError, match=r"data.target names 'god', which is no column; did you mean 'good'\?"):
         prepare(FRAME, quick_config(data__target="god"))
@@ -135,7 +153,7 @@ def test_a_model_starts_at_the_base_rate(column):
 def _constant(prepared: fitting.Prepared) -> torch.nn.Module:
     """The model as training finds it, but blind to every field."""
     config = prepared.config.replace({"train.lr": 1e-30, "train.max_epochs": 1, "train.optimizer": "adagrad"})
-    model = train_model(fitting.replace(prepared, config=config))
+    model = train_model(replace(prepared, config=config))
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name != "bias":
@@ -183,7 +201,9 @@ def test_a_plateau_lowers_the_learning_rate():
     assert {e.lr for e in kept} == {0.1}
 
 
-@pytest.mark.parametrize(("every", "epochs"), [(4, [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0]), (1, [1.0, 2.0]), (0.5, [2.0])])
+@pytest.mark.parametrize(
+    ("every", "epochs"), [(4, [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0]), (1, [1.0, 2.0]), (0.5, [2.0])]
+)
 def test_evaluations_inside_and_across_epochs(every, epochs):
     config = quick_config(train__max_epochs=2, train__batch_size=25, train__eval_every=every)
     assert [e.epoch for e in fit_table(FRAME, config, split=SPLIT).history] == epochs
@@ -198,7 +218,9 @@ def test_train_loss_is_the_mean_since_the_last_evaluation():
             self.losses.append(loss)
 
     seen = Losses()
-    history = fit_table(FRAME, quick_config(train__batch_size=25, train__eval_every=2), split=SPLIT, callbacks=[seen]).history
+    history = fit_table(
+        FRAME, quick_config(train__batch_size=25, train__eval_every=2), split=SPLIT, callbacks=[seen]
+    ).history
     assert len(seen.losses) == 32
     for position, evaluation in enumerate(history):
         expected = np.mean(seen.losses[4 * position : 4 * position + 4])
@@ -213,7 +235,9 @@ def test_the_model_returned_is_ready_to_predict():
 @pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
 def test_a_seed_decides_everything(optimizer):
     weights = [
-        fit_table(FRAME, quick_config(train__seed=seed, train__optimizer=optimizer, model__dropout=0.2)).model.state_dict()
+        fit_table(
+            FRAME, quick_config(train__seed=seed, train__optimizer=optimizer, model__dropout=0.2)
+        ).model.state_dict()
         for seed in (4, 4, 5)
     ]
     assert all(torch.equal(weights[1][name], weight) for name, weight in weights[0].items())
@@ -225,7 +249,9 @@ def test_a_seed_decides_everything(optimizer):
 
 def test_a_diverging_loss_names_step_and_advice():
     config = quick_config(train__lr=1e20, model__batch_norm="none", data__numeric="scale")
-    with pytest.raises(TrainingError, match=r"the loss is (nan|inf) at step \d+ \(field '[a-z x]+'\)\. Lower train\.lr \(now 1e\+20\)"):
+    with pytest.raises(
+        TrainingError, match=r"the loss is (nan|inf) at step \d+ \(field '[a-z x]+'\)\. Lower train\.lr \(now 1e\+20\)"
+    ):
         fit_table(FRAME, config, split=SPLIT)
 
 
@@ -246,13 +272,15 @@ def test_a_validation_loss_that_is_no_number():
 def test_a_model_too_large_for_memory_is_refused_beforehand(monkeypatch):
     pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2}
     monkeypatch.setattr(fitting.os, "sysconf", pages.__getitem__)
-    with pytest.raises(TrainingError, match=r"GiB for \d+ ids with embeddings of 100, .*lower model.d_embed or raise data.min_count"):
+    with pytest.raises(
+        TrainingError, match=r"GiB for \d+ ids with embeddings of 100, .*lower model.d_embed or raise data.min_count"
+    ):
         fit_table(FRAME, quick_config(model__d_embed=100))
 
 
 def test_batches_of_one_row_are_refused_where_batch_norm_needs_more():
     tiny = FRAME.head(12)
-    with pytest.raises(TrainingError, match="batches of at least 2 rows; 9 training rows with train.batch_size = 2"):
+    with pytest.raises(TrainingError, match=r"batches of at least 2 rows; 9 training rows with train.batch_size = 2"):
         fit_table(tiny, quick_config(train__batch_size=2), split=split_of(9, 3, 0))
     fitted = fit_table(tiny, quick_config(train__batch_size=2, model__batch_norm="none"), split=split_of(9, 3, 0))
     assert len(fitted.history) == 4
@@ -287,7 +315,7 @@ def test_callbacks_see_every_event_and_the_end_even_of_a_failure():
     assert failing.seen[-1] == "end"
 
 
-def test_progress_bar_on_a_terminal(monkeypatch):
+def test_progress_bar_on_a_terminal():
     text = io.StringIO()
     bar = ProgressBar(Console(file=text, force_terminal=True, width=160))
     fit_table(FRAME, quick_config(train__batch_size=20), split=SPLIT, callbacks=[bar, _Refresh(bar)])
@@ -373,7 +401,5 @@ def test_tensorboard_gets_a_point_a_metric(tmp_path: Path, monkeypatch):
 
 def test_a_fitted_model_predicts_new_tables():
     fitted = fit_table(FRAME, quick_config())
-    from fielddep.bundle import Bundle
-
     predictor = Predictor(Bundle(config=fitted.config, encoder=fitted.encoder, model=fitted.model))
     assert len(predictor.predict(small_frame(20, seed=3))) == 20

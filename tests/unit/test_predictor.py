@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_squared_error, roc_auc_score
+from tests.conftest import quick_config, small_frame
 
 from fielddep import predictor as predictor_module
 from fielddep.bundle import Bundle
@@ -16,7 +17,6 @@ from fielddep.data.readers import collect, read_table
 from fielddep.errors import SchemaError, TableError
 from fielddep.fitting import fit_table
 from fielddep.predictor import Predictor
-from tests.conftest import quick_config, small_frame
 
 FRAME = small_frame(300)
 NEW = small_frame(100, seed=5)
@@ -95,12 +95,16 @@ def test_predicting_changes_nothing(bundle, predictor):
 
 
 def test_target_and_other_columns_are_ignored(predictor):
-    odd = NEW.with_columns(good=pl.lit("no label at all"), other=pl.lit(None)).select("other", "good", "size", "shape", "colour")
+    odd = NEW.with_columns(good=pl.lit("no label at all"), other=pl.lit(None)).select(
+        "other", "good", "size", "shape", "colour"
+    )
     assert predictor.predict(odd).equals(predictor.predict(NEW.drop("good")))
 
 
 def test_all_absent_columns_are_named(predictor):
-    with pytest.raises(SchemaError, match=r"columns 'colour', 'shape', which are absent; 'colour': did you mean 'Colour'\?"):
+    with pytest.raises(
+        SchemaError, match=r"columns 'colour', 'shape', which are absent; 'colour': did you mean 'Colour'\?"
+    ):
         predictor.predict(NEW.rename({"colour": "Colour"}).drop("shape"))
     with pytest.raises(SchemaError, match="'good', which are absent"):
         predictor.evaluate(NEW.drop("good"))
@@ -262,12 +266,16 @@ def test_weighted_metrics_equal_scikit_learns():
 
 
 def test_multiclass_metrics_equal_scikit_learns():
-    frame, new = (f.with_columns(good=pl.col("colour")).with_columns(colour=pl.col("shape") + "?") for f in (FRAME, NEW))
+    frame, new = (
+        f.with_columns(good=pl.col("colour")).with_columns(colour=pl.col("shape") + "?") for f in (FRAME, NEW)
+    )
     predictor = Predictor(train(frame))
     predicted = predictor.predict(new)
     assert predicted.columns[1:] == ["probability_blue", "probability_green", "probability_red"]
     found = predictor.evaluate(new)
-    assert found["logloss"] == pytest.approx(log_loss(new["good"].to_list(), numbers(predicted).astype(float)), abs=1e-5)
+    assert found["logloss"] == pytest.approx(
+        log_loss(new["good"].to_list(), numbers(predicted).astype(float)), abs=1e-5
+    )
     assert found["accuracy"] == accuracy_score(new["good"].to_list(), predicted["prediction"].to_list())
 
 

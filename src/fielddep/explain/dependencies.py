@@ -60,9 +60,10 @@ class FieldDependencies:
         return scaled
 
     def to_frame(self) -> pl.DataFrame:
-        """One row a source, one column a dependent field."""
+        """One row a source, one column a dependent field; the first column is `(source)` if a field is `source`."""
+        first = "(source)" if "source" in self.fields else "source"
         columns = {name: self.matrix_FF[:, j] for j, name in enumerate(self.fields)}
-        return pl.DataFrame({"source": list(self.fields)}).hstack(pl.DataFrame(columns))
+        return pl.DataFrame({first: list(self.fields)}).hstack(pl.DataFrame(columns))
 
 
 @dataclass(frozen=True, kw_only=True)

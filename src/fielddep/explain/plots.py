@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fielddep.errors import MissingExtraError
+from fielddep.errors import MissingExtraError, UserError
 from fielddep.explain.dependencies import Explanation, FieldDependencies
 from fielddep.files import write_atomically
 
@@ -21,13 +21,17 @@ def draw_dependencies(tables: Sequence[tuple[str, FieldDependencies, Sequence[st
         path: image file; its suffix says the format.
     """
     figure_class = _figure_class()
+    suffix = path.suffix.lstrip(".").lower() or "png"
     n_fields = len(tables[0][1].fields)
     side = max(3.2, 0.36 * n_fields + 1.2)
     figure = figure_class(figsize=((side + 0.6) * len(tables) + 1.4, side + 1.6), layout="constrained")
+    formats = sorted(figure.canvas.get_supported_filetypes())
+    if suffix not in formats:
+        raise UserError(f"cannot draw {path}: expected an image file such as .png, one of {', '.join(formats)}")
     axes = figure.subplots(1, len(tables), squeeze=False)[0]
     for axis, (title, table, labels) in zip(axes, tables, strict=True):
         image = axis.imshow(table.normalized(), cmap="RdBu_r", vmin=-1, vmax=1)
-        axis.set_title(title)
+        axis.set_title(_literal(title))
         axis.set_xticks(range(n_fields), [_short(label) for label in labels], rotation=90)
         axis.set_yticks(range(n_fields), [_short(name) for name in table.fields])
         axis.set_xlabel("explained field")
@@ -35,7 +39,6 @@ def draw_dependencies(tables: Sequence[tuple[str, FieldDependencies, Sequence[st
     for axis in axes[1:]:
         axis.set_yticklabels([])
     figure.colorbar(image, ax=list(axes), shrink=0.8, label="dependency, largest = 1")
-    suffix = path.suffix.lstrip(".") or "png"
     write_atomically(path, lambda p: figure.savefig(p, dpi=130, format=suffix))
 
 
@@ -49,7 +52,12 @@ def draw_explanation(model: FieldDependencies, explanation: Explanation, path: P
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…"
+    return _literal(label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…")
+
+
+def _literal(text: str) -> str:
+    """Text that Matplotlib does not take for a formula, which it would refuse where it is none."""
+    return text.replace("$", r"\$")
 
 
 def _figure_class() -> Any:

@@ -11,6 +11,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +22,7 @@ from fielddep.data.loader import Loader
 from fielddep.data.target import Target
 from fielddep.errors import CheckpointError, TrainingError
 from fielddep.nn.model import FieldModel
+from fielddep.training.average import WeightAverage
 from fielddep.training.callbacks import Callback, TrainingPlan
 from fielddep.training.checkpoint import CheckpointFolder
 from fielddep.training.history import Evaluation, History
@@ -101,6 +103,7 @@ class Trainer:
             weight_decay=config.weight_decay,
             clip_norm=config.clip_norm,
         )
+        self.average = WeightAverage(config.average) if config.average > 0 else None
         self.eval_interval = max(1, round(train.n_batches / config.eval_every))
         self.n_steps = train.n_batches * config.max_epochs
         self._best: dict[str, torch.Tensor] = {}
@@ -164,14 +167,16 @@ class Trainer:
         return evaluate(self.model, self.target, loader, self.device)
 
     def _evaluate_and_decide(self, last: bool) -> None:
-        values = self.evaluate(self.validation)
+        with self._averaged():
+            values = self.evaluate(self.validation)
+            weights = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
         if not math.isfinite(values["loss"]):
             raise TrainingError(self._advice("the validation loss is not a number"))
         improved = values["loss"] < self.state.best_loss - self.config.min_delta
         if improved:
             self.state.best_loss, self.state.best_step = values["loss"], self.state.step
             self.state.n_bad = self.state.n_bad_at_lr = 0
-            self._best = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+            self._best = weights
         else:
             self.state.n_bad += 1
             self.state.n_bad_at_lr += 1
@@ -196,6 +201,14 @@ class Trainer:
         self._checkpoint(improved)
         self._tell(lambda c: c.on_evaluation(evaluation))
 
+    def _averaged(self) -> AbstractContextManager[None]:
+        """Within the block the model has the mean of its weights over the last evaluations, where that is asked."""
+        if self.average is None:
+            return nullcontext()
+        self.average.update(self.model)
+        batches = (batch.to(self.device) for batch in self.train.batches())
+        return self.average.applied(self.model, batches)
+
     def _decay(self) -> float:
         """Factor of the learning rate at this step: with `lr_decay = "linear"` it falls to zero at the last epoch."""
         return 1.0 - (self.state.step - 1) / self.n_steps if self.config.lr_decay == "linear" else 1.0
@@ -210,6 +223,8 @@ class Trainer:
             return
         tensors = {f"model/{k}": v for k, v in self.model.state_dict().items()}
         tensors |= {f"optimizer/{k}": v for k, v in self.optimizer.state().items()}
+        if self.average is not None:
+            tensors |= {f"average/{k}": v for k, v in self.average.state().items()}
         tensors["random"] = torch.get_rng_state()
         state = {**dataclasses.asdict(self.state), "history": [e.to_json() for e in self.history]}
         self.checkpoints.save(tensors, state, self._best if improved else None)
@@ -223,6 +238,8 @@ class Trainer:
         try:
             self.model.load_state_dict(_part(checkpoint.tensors, "model/"))
             self.optimizer.load_state(_part(checkpoint.tensors, "optimizer/"))
+            if self.average is not None:
+                self.average.load_state(_part(checkpoint.tensors, "average/"))
         except (KeyError, RuntimeError) as error:
             raise CheckpointError(
                 f"the checkpoint does not fit this model ({str(error).splitlines()[0]}); data or settings have "

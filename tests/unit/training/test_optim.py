@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.conftest import random_table
 
 from fielddep.config import ModelConfig
 from fielddep.nn.mdl import MDL
 from fielddep.training.optim import Optimizer, gather_rows
-from tests.conftest import random_table
 
 
 def build(layout, **config):
@@ -113,12 +113,23 @@ def test_clipping_bounds_the_joint_norm(layout):
     model = build(layout)
     batch = random_table(layout, 20).batch(slice(None))
     (model(batch.ids_BF, batch.numbers_BN).sum() * 1e4).backward()
-    dense = {n: p.grad.to_dense() if p.grad.is_sparse else p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+    dense = {
+        n: p.grad.to_dense() if p.grad.is_sparse else p.grad.clone()
+        for n, p in model.named_parameters()
+        if p.grad is not None
+    }
     norm = torch.sqrt(sum(g.square().sum() for g in dense.values()))
     optimizer = Optimizer(model, kind="adagrad", lr=1.0, l2={}, clip_norm=0.5)
     optimizer.step(20)
     assert norm > 0.5
-    squares = sum(float(optimizer.state()[f"{n.removesuffix('.weight') if n.split('.')[0] in ('embedding', 'first_order') else n}/sum"].sum()) for n in dense)
+    squares = sum(
+        float(
+            optimizer.state()[
+                f"{n.removesuffix('.weight') if n.split('.')[0] in ('embedding', 'first_order') else n}/sum"
+            ].sum()
+        )
+        for n in dense
+    )
     assert squares == pytest.approx(0.25, rel=1e-3)
 
 

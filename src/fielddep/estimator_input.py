@@ -1,0 +1,108 @@
+"""What the estimators are given, as tables: any X and y in, Polars frames out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_array, check_consistent_length, column_or_1d
+
+from fielddep.data.readers import collect, read_table
+from fielddep.data.values import canonical
+from fielddep.errors import SchemaError
+
+TARGET = "__target__"
+WEIGHT = "__weight__"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """What `fit` was given, rows without weight left out.
+
+    Attributes:
+        fields: one column a field.
+        target: target of every row.
+        weight: sample weights; None means one each.
+        named: whether the columns had names.
+    """
+
+    fields: pl.DataFrame
+    target: npt.NDArray[Any]
+    weight: npt.NDArray[np.float64] | None
+    named: bool
+
+    @classmethod
+    def of(cls, estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any) -> Rows:
+        """Check and convert the arguments of `fit`."""
+        target = check_target(estimator, y)
+        fields = frame_of(X)
+        check_consistent_length(fields, target)
+        rows = cls(fields=fields, target=target, weight=None, named=has_names(X))
+        if sample_weight is None:
+            return rows
+        weight = _check_sample_weight(sample_weight, fields, dtype=np.float64)
+        kept = np.flatnonzero(weight)
+        if not len(kept):
+            raise SchemaError("sample_weight must be above 0 in some rows; given only zeros")
+        return replace(rows, fields=fields[kept], target=target[kept], weight=weight[kept])
+
+    def check_size(self) -> None:
+        """Refuse fewer than two fields or rows in the words that scikit-learn looks for."""
+        if self.fields.width < 2:
+            raise SchemaError(
+                "a model learns how fields depend on each other and needs at least two; given "
+                f"{self.fields.width} feature(s)"
+            )
+        if len(self.fields) < 2:
+            raise SchemaError("training needs at least two rows; given 1 sample")
+
+    def table(self) -> pl.DataFrame:
+        """Fields, target and weight in one table."""
+        table = self.fields.with_columns(pl.Series(TARGET, self.target.tolist(), strict=False))
+        return table if self.weight is None else table.with_columns(pl.Series(WEIGHT, self.weight))
+
+
+def check_target(estimator: BaseEstimator, y: Any) -> npt.NDArray[Any]:
+    """The target as a flat array of finite numbers or labels."""
+    if y is None:
+        raise SchemaError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
+    values = y.to_numpy() if isinstance(y, pl.Series) else y
+    column: npt.NDArray[Any] = column_or_1d(values, warn=True)
+    if column.dtype.kind == "f" and not np.isfinite(column).all():
+        raise SchemaError("y must hold finite numbers or labels; given NaN or inf. Remove these rows")
+    return column
+
+
+def frame_of(X: Any) -> pl.DataFrame:
+    """Any table as a Polars frame; what is no table is refused as scikit-learn's own estimators do."""
+    if not has_names(X):
+        # Refuses sparse, complex, one-dimensional and empty input; values are encoded later, so none is converted.
+        X = check_array(X, dtype=None, ensure_all_finite=False)
+        if X.dtype.kind == "f" and np.isinf(X).any():
+            raise SchemaError("X must not hold infinity (inf); replace it by a number or by NaN, which means missing")
+    return collect(read_table(X))
+
+
+def stack(table: pl.DataFrame, extra: pl.DataFrame) -> pl.DataFrame:
+    """Training rows above validation rows.
+
+    A column of two types becomes text on both sides, as from a CSV file: numbers cast to a common type could lose
+    digits.
+    """
+    absent = [name for name in table.columns if name not in extra.columns]
+    if absent:
+        raise SchemaError(f"eval_set must have the columns of X; absent: {', '.join(map(repr, absent))}; add them")
+    for name in table.columns:
+        if table[name].dtype != extra[name].dtype:
+            table = table.with_columns(canonical(table[name]))
+            extra = extra.with_columns(canonical(extra[name]))
+    return pl.concat([table, extra.select(table.columns)])
+
+
+def has_names(X: Any) -> bool:
+    """Whether a table's columns have names; an array's have none."""
+    return hasattr(X, "columns")

@@ -1,0 +1,156 @@
+"""Explanations as numbers."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from tests.conftest import quick_config, small_frame
+
+from fielddep.bundle import Bundle
+from fielddep.errors import UserError
+from fielddep.explain.dependencies import Dependency, Explanation, FieldDependencies, explain_rows, global_dependencies
+from fielddep.fitting import fit_table
+
+TABLE = FieldDependencies(
+    fields=("a", "b", "c"), matrix_FF=np.array([[-1.0, 0.5, -2.0], [0.1, -1.0, 0.0], [0.2, 0.3, -1.0]])
+)
+FRAME = small_frame(200)
+
+
+def fit(**settings: object) -> Bundle:
+    fitted = fit_table(FRAME, quick_config(train__max_epochs=2, data__numeric="scale", **settings))
+    return Bundle(config=fitted.config, encoder=fitted.encoder, model=fitted.model)
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Bundle:
+    return fit(data__crosses=[["colour", "shape"]])
+
+
+@pytest.fixture(scope="module")
+def explanation(bundle: Bundle) -> Explanation:
+    rows = FRAME.head(5).with_columns(colour=pl.Series(["red", None, "mauve", "blue", "green"]))
+    return explain_rows(bundle, bundle.encoder.encode(rows))
+
+
+def test_strongest_leaves_out_the_diagonal():
+    assert TABLE.strongest(2) == [
+        Dependency(source="a", dependent="c", weight=-2.0),
+        Dependency(source="a", dependent="b", weight=0.5),
+    ]
+    assert len(TABLE.strongest(100)) == 6
+    assert all(d.source != d.dependent for d in TABLE.strongest(100))
+
+
+def test_normalized_to_one():
+    scaled = TABLE.normalized()
+    assert scaled[0, 2] == -1.0
+    assert scaled[0, 1] == 0.25
+    assert np.diagonal(scaled).tolist() == [0.0, 0.0, 0.0]
+    zeros = FieldDependencies(fields=("a", "b"), matrix_FF=-np.eye(2))
+    assert zeros.normalized().tolist() == [[0, 0], [0, 0]]
+    assert TABLE.matrix_FF[0, 0] == -1.0
+
+
+def test_frame_has_a_column_a_dependent_field():
+    frame = TABLE.to_frame()
+    assert frame.columns == ["source", "a", "b", "c"]
+    assert frame.filter(pl.col("source") == "a")["c"].item() == -2.0
+
+
+def test_a_field_may_be_called_source():
+    odd = FieldDependencies(fields=("source", "b"), matrix_FF=-np.eye(2))
+    assert odd.to_frame().columns == ["(source)", "source", "b"]
+
+
+def test_global_dependencies_are_the_learned_start(bundle):
+    table = global_dependencies(bundle)
+    assert table.fields == ("colour", "shape", "size")
+    weight = bundle.model.refinement.weight.detach().double().numpy().copy()
+    np.fill_diagonal(weight, -1.0)
+    np.testing.assert_array_equal(table.matrix_FF, weight)
+
+
+def test_shapes_constraints_and_values(bundle, explanation):
+    assert len(explanation) == 5
+    assert explanation.w_RSFF.shape == (5, 5, 3, 3)
+    assert explanation.mu_RSF.shape == explanation.loss_RSF.shape == (5, 5, 3)
+    assert (np.diagonal(explanation.w_RSFF, axis1=2, axis2=3) == -1).all()
+    np.testing.assert_allclose(explanation.mu_RSF.sum(axis=2), explanation.sparsity, rtol=1e-5)
+    assert explanation.sparsity == bundle.config.model.sparsity
+    assert explanation.values["colour"].to_list() == ["red", "<rare>", "<rare>", "blue", "green"]
+
+
+def test_refined_is_what_the_network_sees(bundle, explanation):
+    model = bundle.model
+    seen: list[torch.Tensor] = []
+    hook = model.mlp.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    batch = bundle.encoder.encode(FRAME.head(3)).batch(slice(None))
+    with torch.no_grad():
+        model(batch.ids_BF, batch.numbers_BN)
+    hook.remove()
+    refined = explain_rows(bundle, bundle.encoder.encode(FRAME.head(3)))
+    off_diagonal = ~np.eye(3, dtype=bool)
+    for row in range(3):
+        values = refined.refined(row).matrix_FF[off_diagonal]
+        np.testing.assert_allclose(seen[0][row, -6:].numpy(), values, rtol=1e-4, atol=1e-6)
+
+
+def test_frame_of_all_steps(explanation):
+    frame = explanation.to_frame()
+    assert frame.columns == ["row", "step", "source", "dependent", "w", "mu", "loss"]
+    assert len(frame) == 5 * 5 * 6
+    picked = frame.row(
+        by_predicate=(pl.col("row") == 2)
+        & (pl.col("step") == 3)
+        & (pl.col("source") == "size")
+        & (pl.col("dependent") == "colour"),
+        named=True,
+    )
+    assert picked["w"] == explanation.w_RSFF[2, 3, 2, 0]
+    assert picked["mu"] == explanation.mu_RSF[2, 3, 0]
+    assert picked["loss"] == explanation.loss_RSF[2, 3, 0]
+
+
+def test_json_holds_everything(explanation):
+    values = json.loads(json.dumps(explanation.to_json()))
+    assert values["fields"] == ["colour", "shape", "size"]
+    np.testing.assert_array_equal(np.array(values["w"]), explanation.w_RSFF)
+    np.testing.assert_array_equal(np.array(values["mu"]), explanation.mu_RSF)
+    np.testing.assert_array_equal(np.array(values["loss"]), explanation.loss_RSF)
+    assert values["values"][0]["colour"] == "red"
+
+
+def test_no_rows(bundle):
+    empty = explain_rows(bundle, bundle.encoder.encode(FRAME.clear()))
+    assert len(empty) == 0
+    assert empty.w_RSFF.shape == (0, 5, 3, 3)
+    assert empty.to_frame().schema == explain_rows(bundle, bundle.encoder.encode(FRAME.head(1))).to_frame().schema
+    assert len(empty.to_frame()) == 0
+
+
+def test_global_dependencies_are_not_refined():
+    fixed = fit(model__dependencies="global")
+    found = explain_rows(fixed, fixed.encoder.encode(FRAME.head(4)))
+    assert found.w_RSFF.shape == (4, 1, 3, 3)
+    np.testing.assert_array_equal(found.w_RSFF[3, 0], global_dependencies(fixed).matrix_FF)
+
+
+def test_a_model_without_dependencies():
+    blind = fit(model__dependencies="none")
+    with pytest.raises(
+        UserError, match=r"learned no field dependencies .*model.dependencies = 'refined' to explain it"
+    ):
+        explain_rows(blind, blind.encoder.encode(FRAME.head(1)))
+
+
+def test_explaining_does_not_depend_on_the_other_rows(bundle):
+    rows = bundle.encoder.encode(FRAME.head(20))
+    whole = explain_rows(bundle, rows)
+    alone = explain_rows(bundle, rows.take(torch.tensor([7])))
+    np.testing.assert_allclose(alone.w_RSFF[0], whole.w_RSFF[7], atol=1e-6)
+    np.testing.assert_allclose(alone.mu_RSF[0], whole.mu_RSF[7], atol=1e-5)

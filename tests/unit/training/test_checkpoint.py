@@ -1,0 +1,148 @@
+"""Checkpoints: whole or not there, and damage is named."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+import torch
+from tests.conftest import quick_config, small_frame
+
+from fielddep.errors import CheckpointError, UserError
+from fielddep.fitting import fit_table, prepare, train_model
+from fielddep.training import checkpoint as checkpoint_module
+from fielddep.training.callbacks import Callback
+from fielddep.training.checkpoint import CheckpointFolder
+from fielddep.training.history import Evaluation, History
+
+TENSORS = {"model/a": torch.arange(6.0).reshape(2, 3), "random": torch.get_rng_state()}
+STATE = {"step": 7, "best_step": 7, "lr": 0.1, "history": [{"step": 7}]}
+BEST = {"a": torch.ones(2, 3)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> CheckpointFolder:
+    return CheckpointFolder(tmp_path / "checkpoint")
+
+
+def names(folder: CheckpointFolder) -> list[str]:
+    return sorted(path.name for path in folder.folder.iterdir())
+
+
+def test_nothing_to_load(folder):
+    assert folder.load() is None
+
+
+def test_round_trip(folder):
+    folder.save(TENSORS, STATE, BEST)
+    loaded = folder.load()
+    assert loaded is not None
+    assert loaded.state == STATE
+    assert set(loaded.tensors) == set(TENSORS)
+    assert all(torch.equal(loaded.tensors[name], tensor) for name, tensor in TENSORS.items())
+    assert torch.equal(loaded.best["a"], BEST["a"])
+
+
+def test_views_are_saved_as_what_they_show(folder):
+    whole = torch.arange(12.0).reshape(3, 4)
+    folder.save({"view": whole.T}, STATE, {"a": whole[:, ::2]})
+    loaded = folder.load()
+    assert loaded is not None
+    assert torch.equal(loaded.tensors["view"], whole.T)
+    assert torch.equal(loaded.best["a"], whole[:, ::2])
+
+
+def test_best_weights_are_written_when_new_and_the_old_ones_removed(folder):
+    folder.save(TENSORS, STATE, BEST)
+    folder.save(TENSORS, {**STATE, "step": 8}, None)
+    assert names(folder) == ["best-7.safetensors", "checkpoint.safetensors"]
+    folder.save(TENSORS, {**STATE, "step": 9, "best_step": 9}, {"a": torch.zeros(2, 3)})
+    assert names(folder) == ["best-9.safetensors", "checkpoint.safetensors"]
+    loaded = folder.load()
+    assert loaded is not None
+    assert loaded.state["step"] == 9
+    assert loaded.best["a"].sum() == 0
+
+
+def test_a_kill_between_the_two_writes_leaves_the_old_checkpoint(folder, monkeypatch):
+    folder.save(TENSORS, STATE, BEST)
+    real = checkpoint_module.write_atomically
+
+    def killed(path: Path, write) -> None:
+        if path.name == "checkpoint.safetensors":
+            raise KeyboardInterrupt
+        real(path, write)
+
+    monkeypatch.setattr(checkpoint_module, "write_atomically", killed)
+    with pytest.raises(KeyboardInterrupt):
+        folder.save(TENSORS, {**STATE, "step": 9, "best_step": 9}, {"a": torch.zeros(2, 3)})
+    loaded = folder.load()
+    assert loaded is not None
+    assert loaded.state["step"] == 7
+    assert torch.equal(loaded.best["a"], BEST["a"])
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(folder, monkeypatch):
+    folder.save(TENSORS, STATE, BEST)
+
+    def full(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint_module, "save_file", full)
+    with pytest.raises(UserError, match="No space left on device; what was there before is untouched"):
+        folder.save(TENSORS, {**STATE, "step": 8}, None)
+    loaded = folder.load()
+    assert loaded is not None
+    assert loaded.state == STATE
+    assert names(folder) == ["best-7.safetensors", "checkpoint.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["checkpoint.safetensors", "best-7.safetensors"])
+@pytest.mark.parametrize("left", [0, 5, -3])
+def test_a_damaged_file_is_no_checkpoint(folder, name, left):
+    folder.save(TENSORS, STATE, BEST)
+    path = folder.folder / name
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(CheckpointError, match=r"checkpoint .*checkpoint\.safetensors cannot be read .*--force"):
+        folder.load()
+
+
+def test_missing_best_weights(folder):
+    folder.save(TENSORS, STATE, BEST)
+    (folder.folder / "best-7.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        folder.load()
+
+
+def test_delete(folder):
+    folder.save(TENSORS, STATE, BEST)
+    (folder.folder / "other").write_text("stays")
+    folder.delete()
+    assert names(folder) == ["other"]
+    assert folder.load() is None
+
+
+class Stop(Callback):
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        raise KeyboardInterrupt
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    frame = small_frame(200)
+    with pytest.raises(KeyboardInterrupt):
+        fit_table(frame, quick_config(), checkpoints=tmp_path, callbacks=[Stop()])
+    with pytest.raises(CheckpointError, match=r"does not fit this model .*--force to train anew"):
+        fit_table(frame, quick_config(model__d_embed=7), checkpoints=tmp_path, resume=True)
+
+
+def test_resuming_goes_on_from_the_last_evaluation(tmp_path):
+    frame, config = small_frame(200), quick_config(model__dropout=0.3, train__batch_size=32)
+    straight_history, history = History(), History()
+    straight = train_model(prepare(frame, config), history=straight_history)
+    with pytest.raises(KeyboardInterrupt):
+        train_model(prepare(frame, config), checkpoints=CheckpointFolder(tmp_path), callbacks=[Stop()])
+    resumed = train_model(prepare(frame, config), checkpoints=CheckpointFolder(tmp_path), history=history, resume=True)
+    for name, weight in straight.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], weight), name
+    assert [e.validation for e in history] == [e.validation for e in straight_history]
