@@ -54,7 +54,7 @@ def with_settings(base: Prepared, settings: dict[str, Any]) -> Prepared:
     """The same rows with other settings of model and training."""
     undecided = Config().replace({f"data.{k}": v for k, v in base.config.to_dict()["data"].items()})
     config = undecided.replace(settings)
-    decided = decide(config, n_rows=len(base.split.train), layout=base.encoder.layout)
+    decided = decide(config, n_rows=len(base.split.train))
     return Prepared(config=decided, encoder=base.encoder, split=base.split, parts=base.parts)
 
 

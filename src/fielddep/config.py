@@ -137,23 +137,23 @@ class ModelConfig:
     dependency_diagonal: bool = setting(False, "give the network the diagonal of mu * W too")
     dependency_init: Literal["uniform", "zeros"] = setting("uniform", "W(0) off the diagonal: 1/(m-1) or 0")
     interaction_init: Literal["xavier", "identity"] = setting(
-        "xavier", "start of the pair matrices Phi: Xavier uniform, or the identity (plain products, as in an FM)"
+        "identity", "start of the pair matrices Phi: the identity (plain products, as in an FM), or Xavier uniform"
     )
     product_output: bool = setting(
-        False, "add the plain sum of the pair products to the output, as an FM does (one output only)"
+        True, "add the plain sum of the pair products to the output, as an FM does (not with several classes)"
     )
     embedding_input: bool = setting(False, "give the network the embeddings themselves too, as a deep CTR model does")
     hidden: tuple[int, ...] = setting((100, 100), "widths of the hidden layers")
     batch_norm: Literal["all", "hidden", "none"] = setting(
-        "all",
+        "none",
         "BatchNorm before every hidden layer (all), before all but the first (hidden), or none; in front of the "
-        "first layer it hides the scale of the embeddings",
+        "first layer it hides the scale of the embeddings, so that a ridge on them does nothing",
     )
     dropout: float = setting(0.0, "dropout after every hidden layer")
     embedding_dropout: float = setting(0.0, "dropout on the embedded fields")
     first_order: bool = setting(True, "add one weight per value (b[x_i]) to the output")
     embedding_init: Literal["xavier", "normal"] = setting(
-        "xavier", "start of embeddings: Xavier uniform over the joint table, or N(0, embedding_init_scale)"
+        "normal", "start of embeddings: N(0, embedding_init_scale), or Xavier uniform over the joint table"
     )
     embedding_init_scale: float = setting(0.1, "standard deviation when embedding_init = normal")
 
@@ -172,22 +172,25 @@ class TrainConfig:
     eval_every: float | None = setting(
         None, "evaluations an epoch, for instance 4; below 1: one evaluation every 1/eval_every epochs"
     )
-    patience: int = setting(4, "evaluations without improvement before training stops")
+    patience: int = setting(6, "evaluations without improvement before training stops")
     plateau_patience: int = setting(2, "evaluations without improvement before the learning rate drops")
-    plateau_factor: float = setting(0.3, "factor of the learning rate at a drop; 1 switches drops off")
+    plateau_factor: float = setting(
+        1.0, "factor of the learning rate at a drop; 1 means no drops, which averaged weights do not need"
+    )
     plateau_restore: bool = setting(True, "go on from the best weights so far when the learning rate drops")
     average: float = setting(
-        0.0,
+        0.8,
         "evaluate and keep a running mean of the weights over evaluations, with this decay; 0 keeps the last weights",
     )
     min_delta: float = setting(0.0, "smallest fall of the validation loss that counts as improvement")
     embedding_l2: float | None = setting(
         None,
-        "ridge on embeddings: every row adds embedding_l2 / 2 * |e|^2 for each embedding it looks up to its loss",
+        "ridge on embeddings: every row adds embedding_l2 / 2 * |e|^2 for each embedding it looks up to its loss; "
+        "default: from the number of rows",
     )
-    first_order_l2: float | None = setting(None, "the same ridge on first-order weights; default: embedding_l2")
+    first_order_l2: float | None = setting(None, "the same ridge on first-order weights; default: from the rows")
     l2_rarity: float = setting(
-        0.0,
+        0.5,
         "how much more firmly the ridge holds rare values: it is multiplied by count^-l2_rarity; 0 holds every look-up "
         "alike, 1 every value alike",
     )
@@ -214,6 +217,30 @@ class Config:
     split: SplitConfig = dataclasses.field(default_factory=SplitConfig)
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+
+    @classmethod
+    def reference(cls) -> Config:
+        """The settings of the paper's public code, where ours have been found better: a start for reproductions."""
+        return cls().replace(
+            {
+                "data.crosses": "none",
+                "model.d_embed": 40,
+                "model.batch_norm": "all",
+                "model.embedding_init": "xavier",
+                "model.interaction_init": "xavier",
+                "model.product_output": False,
+                "model.sparsity": 100.0,
+                "train.lr": 0.05,
+                "train.batch_size": 2048,
+                "train.eval_every": 1.0,
+                "train.embedding_l2": 0.0,
+                "train.first_order_l2": 0.0,
+                "train.l2_rarity": 0.0,
+                "train.weight_decay": 1e-8,
+                "train.average": 0.0,
+                "train.unknown_rate": 0.0,
+            }
+        )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:

@@ -121,7 +121,7 @@ def prepare(table: pl.DataFrame, config: Config, *, split: Split | None = None) 
         for name in rows
         if len(rows[name])
     }
-    decided = decide(config, n_rows=len(split.train), layout=encoder.layout)
+    decided = decide(config, n_rows=len(split.train))
     return Prepared(config=decided, encoder=encoder, split=split, parts=parts)
 
 

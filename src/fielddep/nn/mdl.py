@@ -99,7 +99,7 @@ class MDL(FieldModel):
         if self.config.embedding_input:
             inputs.append(e_BFD.flatten(1))
         logits_BC: torch.Tensor = self.mlp(torch.cat(inputs, dim=1)) + self.bias
-        if self.config.product_output:
+        if self.config.product_output and self.n_outputs == 1:
             logits_BC = logits_BC + products_BP.sum(dim=1, keepdim=True)
         if self.first_order is not None:
             logits_BC = logits_BC + self.first_order(ids_BF, numbers_BN).sum(dim=1)

@@ -9,27 +9,29 @@ from __future__ import annotations
 import math
 
 from fielddep.config import Config
-from fielddep.data.batch import FieldLayout
 
 LEARNING_RATES = {"adagrad": 0.05, "adam": 0.001}
+EVALUATIONS_AN_EPOCH = 4.0
+EMBEDDING_L2, FIRST_ORDER_L2 = 0.2, 0.1
 
 
-def decide(config: Config, *, n_rows: int, layout: FieldLayout) -> Config:
+def decide(config: Config, *, n_rows: int) -> Config:
     """A config with nothing left to decide.
 
     Args:
         config: settings of the user.
         n_rows: training rows.
-        layout: fields and their numbers of ids.
     """
     model, train = config.model, config.train
     batch_size = train.batch_size or _batch_size(n_rows)
+    strength = _ridge_strength(n_rows)
     decided: dict[str, object] = {
         "model.d_embed": model.d_embed or _d_embed(n_rows),
         "train.batch_size": batch_size,
         "train.lr": train.lr or LEARNING_RATES[train.optimizer],
-        "train.eval_every": train.eval_every or _eval_every(n_rows, batch_size),
-        "train.embedding_l2": 0.0 if train.embedding_l2 is None else train.embedding_l2,
+        "train.eval_every": train.eval_every or EVALUATIONS_AN_EPOCH,
+        "train.embedding_l2": EMBEDDING_L2 * strength if train.embedding_l2 is None else train.embedding_l2,
+        "train.first_order_l2": FIRST_ORDER_L2 * strength if train.first_order_l2 is None else train.first_order_l2,
     }
     return config.replace(decided)
 
@@ -41,10 +43,9 @@ def _batch_size(n_rows: int) -> int:
 
 def _d_embed(n_rows: int) -> int:
     """Small embeddings for few rows, which could only be memorised."""
-    return 8 if n_rows < 5_000 else 16 if n_rows < 100_000 else 20
+    return 8 if n_rows < 5_000 else 16 if n_rows < 100_000 else 40
 
 
-def _eval_every(n_rows: int, batch_size: int) -> float:
-    """One evaluation an epoch; more in long epochs, as such models overfit within one to three of them."""
-    n_batches = max(1, n_rows // batch_size)
-    return 1.0 if n_batches < 50 else 2.0 if n_batches < 2000 else 4.0
+def _ridge_strength(n_rows: int) -> float:
+    """One from thirty thousand rows on, rising to two and a half for a thousand."""
+    return round(min(2.5, max(1.0, math.pow(30_000 / max(n_rows, 1), 0.3))), 2)
