@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import search
 import tables
-import torch
 import trees
-
 from fielddep.config import Config
 from fielddep.data.splits import Split
 from fielddep.fitting import measure, prepare, train_model

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-import tables
 import tomli_w
 import torch
 
+import tables
 from fielddep.config import Config
 from fielddep.data.splits import Split
 from fielddep.errors import UserError

@@ -18,6 +18,7 @@ from typing import Any
 
 import optuna
 import polars as pl
+
 from tables import NAMES, load
 from trees import CONFIGS, LOSS, MAX_ROUNDS, PATIENCE, TreeData, fit, metrics, prepare
 

@@ -19,6 +19,7 @@ import lightgbm as lgb
 import numpy as np
 import polars as pl
 from sklearn.metrics import log_loss, mean_squared_error, roc_auc_score
+
 from tables import NAMES, PARTS, BenchTable, load
 
 CONFIGS = Path(__file__).parent / "configs"

@@ -121,6 +121,9 @@ def prepare(table: pl.DataFrame, config: Config, *, split: Split | None = None) 
         for name in rows
         if len(rows[name])
     }
+    for name, part in parts.items():
+        if part.weight_R is not None and float(part.weight_R.sum()) == 0:
+            raise SchemaError(f"all {name} rows have weight 0; give some rows of each part a weight above 0")
     decided = decide(config, n_rows=len(split.train))
     return Prepared(config=decided, encoder=encoder, split=split, parts=parts)
 

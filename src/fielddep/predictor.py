@@ -16,7 +16,7 @@ from fielddep.data.encoded import EncodedTable
 from fielddep.data.encoder import UnknownReport
 from fielddep.data.readers import read_table, stream_batches
 from fielddep.data.target import Target, nearest
-from fielddep.errors import SchemaError, TableError
+from fielddep.errors import SchemaError
 from fielddep.nn.link import predictions
 from fielddep.training.metrics import Metrics
 
@@ -99,12 +99,8 @@ class Predictor:
         schema = self.bundle.encoder.schema
         base = replace(config or DataConfig(), target=self.target.name, fields=schema.field_names)
         numerical: dict[str, Kind] = {f.name: "numerical" for f in schema.fields if f.kind == "numerical"}
-        try:
-            reading = replace(base, kinds={**self.bundle.config.data.kinds, **numerical})
-            return read_table(table, reading, has_target=with_target)
-        except TableError:
-            # Training may have taken the indices of a libffm field for numbers; the reader refuses it as numerical.
-            return read_table(table, base, has_target=with_target)
+        reading = replace(base, kinds={**self.bundle.config.data.kinds, **numerical})
+        return read_table(table, reading, has_target=with_target)
 
     def _frame(self, logits_BC: torch.Tensor) -> pl.DataFrame:
         values = predictions(logits_BC, self.target).cpu().numpy()

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from tests.conftest import small_frame
 
 from fielddep.bundle import Bundle
 from fielddep.cli import main
 from fielddep.run import Run
+from tests.conftest import small_frame
 
 QUICK = ["--set", "train.max_epochs=2", "--set", "model.hidden=[8]", "--set", "model.d_embed=4"]
 QUICK += ["--set", "train.threads=1", "--quiet"]

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from tests.conftest import small_frame
 
 from fielddep import cli
 from fielddep.cli import demo as demo_module
@@ -22,6 +21,7 @@ from fielddep.cli.console import PIPE_WIDTH
 from fielddep.config import Config, settings_reference
 from fielddep.datasets import flights as flights_module
 from fielddep.predictor import Predictor
+from tests.conftest import small_frame
 
 QUICK = ["--set", "train.max_epochs=2", "--set", "model.hidden=[8]", "--set", "model.d_embed=4"]
 QUICK += ["--set", "train.threads=1"]

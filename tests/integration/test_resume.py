@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import small_frame
 
 from fielddep.cli import main
 from fielddep.config import Config
 from fielddep.run import run_state, train_run
 from fielddep.training.callbacks import Callback
+from tests.conftest import small_frame
 
 # Where a child kills itself, the n-th time it gets there: (name, n). A list of them kills its resumption as well.
 KILLS: dict[str, list[tuple[str, int]]] = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from tests.conftest import random_table
-from tests.oracle.test_refinement_oracle import oracle
 
 from fielddep.config import ModelConfig
 from fielddep.nn.interactions import BilinearInteractions
 from fielddep.nn.mdl import MDL
+from tests.conftest import random_table
+from tests.oracle.test_refinement_oracle import oracle
 
 
 def test_bilinear_products_pair_by_pair():

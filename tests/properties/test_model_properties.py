@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 
 import pytest
 import torch
-from tests.conftest import random_table
 
 from fielddep.config import ModelConfig
 from fielddep.data.batch import FieldLayout
@@ -14,6 +14,7 @@ from fielddep.errors import SchemaError
 from fielddep.nn import refinement as refinement_module
 from fielddep.nn.mdl import MDL
 from fielddep.nn.refinement import Refinement
+from tests.conftest import random_table
 
 VARIANTS = [
     ModelConfig(d_embed=4),
@@ -85,7 +86,12 @@ def test_only_the_global_variant_has_a_penalty(model, layout):
 
 
 def test_no_label_can_reach_the_inner_loop():
-    for function in (Refinement.forward, Refinement.path, Refinement.__init__, refinement_module.ResidualProduct.__call__):
+    for function in (
+        Refinement.forward,
+        Refinement.path,
+        Refinement.__init__,
+        refinement_module.ResidualProduct.__call__,
+    ):
         names = inspect.signature(function).parameters
         assert not any(word in name for name in names for word in ("target", "label", "y_", "loss"))
 
@@ -106,7 +112,7 @@ def test_dependency_loss_does_not_rise_for_a_small_step(d_embed):
     torch.nn.init.normal_(refinement.weight)
     e_BFD = torch.randn(50, 6, d_embed)
     losses = [state.loss_BF(3.0).sum(dim=1) for state in refinement.path(e_BFD)]
-    for before, after in zip(losses[:-1], losses[1:], strict=True):
+    for before, after in itertools.pairwise(losses):
         assert (after <= before + 1e-6).all()
     assert (losses[-1] < losses[0]).all()
 

@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from tests.conftest import quick_config, random_table, small_frame
 
 from fielddep.bundle import Bundle
 from fielddep.config import Config, ModelConfig
@@ -24,6 +23,7 @@ from fielddep.nn.mdl import MDL
 from fielddep.nn.registry import build_model
 from fielddep.training.objective import mean_loss
 from fielddep.training.optim import Optimizer
+from tests.conftest import quick_config, random_table, small_frame
 
 # --- memory ---------------------------------------------------------------------------------------------------
 

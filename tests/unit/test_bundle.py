@@ -11,13 +11,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
-from tests.conftest import quick_config, small_frame
 
 from fielddep import bundle as bundle_module
 from fielddep.bundle import FORMAT, Bundle, manifest_checksum
 from fielddep.errors import BundleError
 from fielddep.fitting import fit_table
 from fielddep.predictor import Predictor
+from tests.conftest import quick_config, small_frame
 
 FILES = ["manifest.json", "schema.json", "vocabulary.arrow", "weights.safetensors"]
 FRAME = small_frame(300)

@@ -17,10 +17,10 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from tests.conftest import small_frame
 
 from fielddep import MDLClassifier, MDLRegressor
 from fielddep.errors import ConfigError, SchemaError, TableError, UserError
+from tests.conftest import small_frame
 
 QUICK = {"max_epochs": 3, "d_embed": 2, "hidden": (8,), "batch_size": 64}
 SPLIT_REASON = (

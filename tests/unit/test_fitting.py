@@ -16,7 +16,6 @@ import pytest
 import torch
 from rich.console import Console
 from sklearn.metrics import log_loss
-from tests.conftest import quick_config, small_frame
 
 from fielddep import fitting
 from fielddep.bundle import Bundle
@@ -26,6 +25,7 @@ from fielddep.fitting import fit_table, measure, prepare, train_model
 from fielddep.predictor import Predictor
 from fielddep.training.callbacks import Callback, EvaluationLog, ProgressBar, TensorBoard, TrainingPlan
 from fielddep.training.history import Evaluation
+from tests.conftest import quick_config, small_frame
 
 FRAME = small_frame(300)
 

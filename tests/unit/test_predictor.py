@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_squared_error, roc_auc_score
-from tests.conftest import quick_config, small_frame
 
 from fielddep import predictor as predictor_module
 from fielddep.bundle import Bundle
@@ -17,6 +16,7 @@ from fielddep.data.readers import collect, read_table
 from fielddep.errors import SchemaError, TableError
 from fielddep.fitting import fit_table
 from fielddep.predictor import Predictor
+from tests.conftest import quick_config, small_frame
 
 FRAME = small_frame(300)
 NEW = small_frame(100, seed=5)
@@ -215,13 +215,14 @@ def test_libffm_that_lacks_a_field_or_holds_only_ones(sparse):
     assert predictor.predict(folder / "ones.libffm").equals(predictor.predict(table))
 
 
-def test_libffm_indices_that_training_took_for_numbers(tmp_path):
+def test_libffm_indices_are_names_however_dense(tmp_path):
     rng = np.random.default_rng(0)
-    ids = rng.integers(0, 60, 300)
+    ids = rng.integers(0, 60, 300)  # as text these would look like a measure
     lines = [f"{i % 2} 0:{i}:1 1:{100 + i % 3}:1" for i in ids]
     (tmp_path / "train.libffm").write_text("\n".join(lines) + "\n")
     frame = collect(read_table(tmp_path / "train.libffm", DataConfig(target="good")))
-    predictor = Predictor(train(frame, data__kinds={"field_0": "numerical"}))
+    predictor = Predictor(train(frame))
+    assert [field.kind for field in predictor.bundle.encoder.schema.fields] == ["categorical"] * 2
     assert predictor.predict(tmp_path / "train.libffm").equals(predictor.predict(frame))
 
 

@@ -191,9 +191,9 @@ class TableEncoder:
         _check_columns(table, (name,))
         weights = as_number(table[name], self.missing_values, first_row=first_row)
         bad = (weights.is_null() | (weights < 0)).fill_null(True)
-        if bad.any() or (len(weights) and weights.sum() == 0):
-            given = f"row {first_row + int(bad.arg_true()[0])} (counted from 0)" if bad.any() else "only zeros"
-            raise SchemaError(f"weights {name!r} must be 0 or more, not all 0, none missing; see {given}; correct them")
+        if bad.any():
+            row = first_row + int(bad.arg_true()[0])
+            raise SchemaError(f"weights {name!r} must be 0 or more, none missing; see row {row} (counted from 0)")
         return torch.from_numpy(weights.to_numpy().astype(np.float32))
 
     def decode(self, encoded: EncodedTable) -> pl.DataFrame:

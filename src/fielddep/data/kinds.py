@@ -34,7 +34,7 @@ _ROWS_A_VALUE = 30
 
 
 def infer_kind(column: pl.Series, missing_values: Iterable[str] = ("",), counted: pl.DataFrame | None = None) -> Kind:
-    """Categorical or numerical, judged by dtype, values and name.
+    """Categorical or numerical, judged by dtype, values and name; a categorical dtype is taken at its word.
 
     Text is judged as numbers when every text in it is a number and none has a leading zero (postcodes have).
     Numbers with fractions are numerical; whole numbers are judged by `looks_like_measure`.
@@ -44,6 +44,8 @@ def infer_kind(column: pl.Series, missing_values: Iterable[str] = ("",), counted
         missing_values: texts that mean missing.
         counted: `distinct_values` of the column, where the caller has them already.
     """
+    if isinstance(column.dtype, (pl.Categorical, pl.Enum)):
+        return "categorical"
     counted = distinct_values(column) if counted is None else counted
     values = counted["value"].alias(column.name)
     numbers = None if column.dtype == pl.Boolean else try_numbers(values, missing_values)

@@ -263,9 +263,10 @@ def _libffm_columns(block: _Block, numbers: Sequence[int], numerical: set[int]) 
 
 def _libffm_column(block: _Block, number: int, numerical: bool) -> pl.Expr:
     if number not in block.columns:
-        return pl.lit(None, pl.Float64 if numerical else pl.String)
+        return pl.lit(None, pl.Float64 if numerical else pl.Categorical)
     if not numerical:
-        return pl.col(f"{_INDEX}_{number}")
+        # An index is a name, however much a column of them looks like a measure.
+        return pl.col(f"{_INDEX}_{number}").cast(pl.Categorical)
     if number in block.weighted:
         return pl.col(f"{_VALUE}_{number}")
     return pl.when(pl.col(f"{_INDEX}_{number}").is_not_null()).then(1.0)

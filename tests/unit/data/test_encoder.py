@@ -141,9 +141,7 @@ def test_regression_target_is_scaled_by_training_rows() -> None:
     assert encoder.encode_weight(TRAIN) is None
 
 
-@pytest.mark.parametrize(
-    "bad", [[-1.0, 1, 1, 1], [None, 1, 1, 1], [float("nan"), 1, 1, 1], [0.0, 0, 0, 0], [float("inf"), 1, 1, 1]]
-)
+@pytest.mark.parametrize("bad", [[-1.0, 1, 1, 1], [None, 1, 1, 1], [float("nan"), 1, 1, 1], [float("inf"), 1, 1, 1]])
 def test_bad_weights(bad: list[float]) -> None:
     with pytest.raises(SchemaError, match="'w' must"):
         fit().encode(TRAIN.with_columns(pl.Series("w", bad, dtype=pl.Float64)), with_target=True)

@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from tests.conftest import quick_config, small_frame
 
 from fielddep.bundle import Bundle
 from fielddep.errors import UserError
 from fielddep.explain.dependencies import Dependency, Explanation, FieldDependencies, explain_rows, global_dependencies
 from fielddep.fitting import fit_table
+from tests.conftest import quick_config, small_frame
 
 TABLE = FieldDependencies(
     fields=("a", "b", "c"), matrix_FF=np.array([[-1.0, 0.5, -2.0], [0.1, -1.0, 0.0], [0.2, 0.3, -1.0]])

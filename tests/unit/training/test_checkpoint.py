@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.conftest import quick_config, small_frame
 
 from fielddep.errors import CheckpointError, UserError
 from fielddep.fitting import fit_table, prepare, train_model
@@ -15,6 +14,7 @@ from fielddep.training import checkpoint as checkpoint_module
 from fielddep.training.callbacks import Callback
 from fielddep.training.checkpoint import CheckpointFolder
 from fielddep.training.history import Evaluation, History
+from tests.conftest import quick_config, small_frame
 
 TENSORS = {"model/a": torch.arange(6.0).reshape(2, 3), "random": torch.get_rng_state()}
 STATE = {"step": 7, "best_step": 7, "lr": 0.1, "history": [{"step": 7}]}

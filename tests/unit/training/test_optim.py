@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.conftest import random_table
 
 from fielddep.config import ModelConfig
 from fielddep.nn.mdl import MDL
 from fielddep.training.optim import Optimizer, gather_rows
+from tests.conftest import random_table
 
 
 def build(layout, **config):

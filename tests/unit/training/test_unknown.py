@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from tests.conftest import random_table
 
 from fielddep.data.batch import FieldLayout
 from fielddep.training.unknown import UnknownTraining
+from tests.conftest import random_table
 
 LAYOUT = FieldLayout(names=("a", "b", "n"), n_ids=(4, 5, 2), numerical=(2,))
 COUNTS = [np.array([10, 0, 1000, 1]), np.array([0, 0, 50000, 50000, 50000]), np.array([3, 900])]
