@@ -58,8 +58,8 @@ def with_settings(base: Prepared, settings: dict[str, Any]) -> Prepared:
     return Prepared(config=decided, encoder=base.encoder, split=base.split, parts=base.parts)
 
 
-def suggest(trial: optuna.Trial) -> dict[str, Any]:
-    """The search space; the same for every table.
+def suggest(trial: optuna.Trial, n_fields: int) -> dict[str, Any]:
+    """The search space; the same for every table, but for smaller embeddings where there are many pairs of fields.
 
     Adam, batches of 512, Xavier-started pair matrices, embeddings as input and decaying learning rates were tried by
     hand on validation rows of Frappe, ML-Rating and flights before, did no better, and are left out to spend the
@@ -73,7 +73,7 @@ def suggest(trial: optuna.Trial) -> dict[str, Any]:
         "train.embedding_l2": trial.suggest_float("train.embedding_l2", 0.1, 5.0, log=True),
         "train.first_order_l2": trial.suggest_float("train.first_order_l2", 0.003, 0.3, log=True),
         "train.l2_rarity": trial.suggest_categorical("train.l2_rarity", [0.0, 0.5, 1.0]),
-        "model.d_embed": trial.suggest_categorical("model.d_embed", [16, 24, 40, 64]),
+        "model.d_embed": trial.suggest_categorical("model.d_embed", [16, 24, 40, 64] if n_fields < 20 else [8, 16]),
         "model.hidden": HEADS[trial.suggest_categorical("model.hidden", list(HEADS))],
         "model.product_output": trial.suggest_categorical("model.product_output", [False, True]),
         "model.dropout": trial.suggest_categorical("model.dropout", [0.0, 0.2]),
@@ -96,7 +96,6 @@ FIRST_COMMON = {
     "train.average": 0.85,
     "train.first_order_l2": 0.02,
     "train.l2_rarity": 0.5,
-    "model.d_embed": 40,
     "model.dropout": 0.0,
     "model.inner_lr": 1.0,
     "model.sparsity": 10.0,
@@ -115,10 +114,11 @@ def train(base: Prepared, settings: dict[str, Any]) -> tuple[dict[str, float], f
 def search(name: str, *, trials: int, minutes: float, home: Path | None = None) -> None:
     rows: list[dict[str, Any]] = []
     best = float("inf")
+    n_fields = len(load(name, home).fields)
 
     def objective(trial: optuna.Trial) -> float:
         nonlocal best
-        settings = {} if trial.number == 0 else {**STOPPING, **suggest(trial)}
+        settings = {} if trial.number == 0 else {**STOPPING, **suggest(trial, n_fields)}
         crosses = str(settings.pop("data.crosses", "auto"))
         try:
             metrics, seconds = train(prepared(name, crosses, home), settings)
@@ -138,7 +138,7 @@ def search(name: str, *, trials: int, minutes: float, home: Path | None = None) 
     study = optuna.create_study(sampler=sampler)
     study.enqueue_trial({})  # trial 0 is the default
     for first in FIRST_TRIALS:
-        study.enqueue_trial({**FIRST_COMMON, **first})
+        study.enqueue_trial({**FIRST_COMMON, **first, "model.d_embed": 40 if n_fields < 20 else 16})
     study.optimize(objective, n_trials=trials, timeout=60 * minutes)
 
 
