@@ -53,7 +53,13 @@ def small_frame(n_rows: int = 400, seed: int = 0) -> pl.DataFrame:
 
 def quick_config(**settings: object) -> Config:
     """Settings for a training of a second or less."""
-    values = {"data.target": "good", "train.max_epochs": 4, "model.d_embed": 4, "model.hidden": [8]}
+    values = {
+        "data.target": "good",
+        "train.max_epochs": 4,
+        "train.eval_every": 1,
+        "model.d_embed": 4,
+        "model.hidden": [8],
+    }
     return Config().replace({**values, **{k.replace("__", "."): v for k, v in settings.items()}})
 
 

@@ -367,14 +367,23 @@ def test_disk_full_at_any_file(tmp_path: Path, failing: str, monkeypatch: pytest
 # --- interrupt ------------------------------------------------------------------------------------------------
 
 
+def start(command: list[str]) -> subprocess.Popen[str]:
+    """A process that can be interrupted even where this one was told to ignore interrupts."""
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
 def test_interrupt_while_training_keeps_the_last_checkpoint(tmp_path: Path) -> None:
     table = save(small_frame(3000), tmp_path / "t.csv")
     out = tmp_path / "run"
     words = ["fit", str(table), "--target", "good", "--out", str(out), "--set", "train.max_epochs=200"]
     words += ["--set", "train.patience=1000", "--set", "train.threads=1", "--set", "model.hidden=[8]"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fielddep", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = start([sys.executable, "-m", "fielddep", *words])
     history = out / "checkpoint" / "history.jsonl"
     deadline = time.monotonic() + 60
     while (
@@ -397,9 +406,7 @@ def test_interrupt_while_training_keeps_the_last_checkpoint(tmp_path: Path) -> N
     epochs = [json.loads(line)["epoch"] for line in history.read_text().splitlines()]
     # The same command goes on; fewer epochs would be another setting and are refused.
     assert main([*words, "--resume", "--set", "train.max_epochs=3"]) == 2
-    second = subprocess.Popen(
-        [sys.executable, "-m", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    second = start([sys.executable, "-m", *command])
     assert second.stderr is not None
     first_line = next(line for line in second.stderr if line.startswith("epoch "))
     second.send_signal(signal.SIGINT)

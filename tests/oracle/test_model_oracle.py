@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from fielddep.config import ModelConfig
@@ -30,9 +31,10 @@ def test_identity_start_gives_plain_products():
     torch.testing.assert_close(layer(e_BFD)[:, 1], (e_BFD[:, 0] * e_BFD[:, 2]).sum(dim=1))
 
 
-def test_logit_row_by_row(layout):
+@pytest.mark.parametrize("product_output", [False, True])
+def test_logit_row_by_row(layout, product_output):
     config = ModelConfig(d_embed=3, n_inner_steps=2, inner_lr=0.5, sparsity=4.0, hidden=(6,), batch_norm="none",
-                         embedding_init="normal", embedding_init_scale=0.5)  # fmt: skip
+                         embedding_init="normal", embedding_init_scale=0.5, product_output=product_output)  # fmt: skip
     torch.manual_seed(0)
     model = MDL(layout, 1, config).double().eval()
     with torch.no_grad():
@@ -49,7 +51,7 @@ def test_logit_row_by_row(layout):
             assert offsets[f] <= index < offsets[f] + layout.n_ids[f]
             factor = float(batch.numbers_BN[row, 0]) if f == 2 else 1.0
             e.append((model.embedding.weight[index].detach().numpy() * factor).tolist())
-            first += float(model.first_order.weight[index, 0]) * factor
+            first += float(model.first_order.weight.detach()[index, 0]) * factor
         w, mu = oracle(e, model.refinement.weight.tolist(), 2, 0.5, 4.0)
         inputs = []
         p = 0
@@ -58,8 +60,10 @@ def test_logit_row_by_row(layout):
                 phi = model.interactions.phi_PDD[p].detach().numpy().T
                 inputs.append(np.array(e[i]) @ phi @ np.array(e[j]))
                 p += 1
+        products = sum(inputs)
         inputs += [mu[j] / 4.0 * w[i][j] for i in range(4) for j in range(4) if i != j]
         a, _, b = model.mlp
         hidden = np.maximum(a.weight.detach().numpy() @ np.array(inputs) + a.bias.detach().numpy(), 0)
         logit = (b.weight.detach().numpy() @ hidden + b.bias.detach().numpy())[0] + 0.3 + first
+        logit += products if product_output else 0.0
         assert abs(float(found[row, 0]) - logit) < 1e-10

@@ -281,7 +281,7 @@ def test_a_model_too_large_for_memory_is_refused_beforehand(monkeypatch):
 def test_batches_of_one_row_are_refused_where_batch_norm_needs_more():
     tiny = FRAME.head(12)
     with pytest.raises(TrainingError, match=r"batches of at least 2 rows; 9 training rows with train.batch_size = 2"):
-        fit_table(tiny, quick_config(train__batch_size=2), split=split_of(9, 3, 0))
+        fit_table(tiny, quick_config(train__batch_size=2, model__batch_norm="all"), split=split_of(9, 3, 0))
     fitted = fit_table(tiny, quick_config(train__batch_size=2, model__batch_norm="none"), split=split_of(9, 3, 0))
     assert len(fitted.history) == 4
 

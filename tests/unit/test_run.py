@@ -21,7 +21,14 @@ from fielddep.training.history import Evaluation
 
 FILES = {"bundle", "config.toml", "environment.json", "history.jsonl", "metrics.json", "request.toml"}
 CONFIG = Config().replace(
-    {"data.target": "y", "train.max_epochs": 2, "train.batch_size": 32, "train.threads": 1, "model.hidden": [8]}
+    {
+        "data.target": "y",
+        "train.max_epochs": 2,
+        "train.eval_every": 1,
+        "train.batch_size": 32,
+        "train.threads": 1,
+        "model.hidden": [8],
+    }
 )
 
 
