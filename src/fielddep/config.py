@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import sys
-import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any, Literal, TypeVar
 
 import tomli_w
 
+from fielddep.coercion import coerce
 from fielddep.errors import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -34,11 +34,14 @@ PER_FIELD_DEFAULT = "*"
 """Key of a per-field setting that stands for every field not named."""
 
 
-def setting(default: Any, doc: str) -> Any:
-    """A dataclass field that knows its documentation."""
+def setting(
+    default: Any, doc: str, *, at_least: float | None = None, above: float | None = None, below: float | None = None
+) -> Any:
+    """A dataclass field that knows its documentation and the range of its numbers."""
+    metadata = {"doc": doc, "at_least": at_least, "above": above, "below": below}
     if isinstance(default, dict):
-        return dataclasses.field(default_factory=lambda: dict(default), metadata={"doc": doc})
-    return dataclasses.field(default=default, metadata={"doc": doc})
+        return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def for_field(value: V | Mapping[str, V], name: str, otherwise: V) -> V:
@@ -68,9 +71,9 @@ class DataConfig:
         "how numerical fields enter: scale (standardised value x vector), quantile (bins of equal mass) or "
         "log2 (floor(ln(x)^2), the paper's binning of counts); one word or per field",
     )
-    n_bins: int | None = setting(None, "quantile bins a numerical field; default: from the number of rows")
+    n_bins: int | None = setting(None, "quantile bins a numerical field; default: from the number of rows", at_least=2)
     min_count: int | dict[str, int] = setting(
-        1, "values seen fewer times in training share the rare id; one number or per field"
+        1, "values seen fewer times in training share the rare id; one number or per field", at_least=1
     )
     counts_from: Literal["train", "all"] = setting(
         "train",
@@ -85,7 +88,9 @@ class DataConfig:
         "pairs of fields whose joint values get embeddings of their own, for instance [['month', 'day']]; auto finds "
         "them on training rows",
     )
-    cross_min_count: int = setting(5, "joint values of a cross seen fewer times in training share its rare id")
+    cross_min_count: int = setting(
+        5, "joint values of a cross seen fewer times in training share its rare id", at_least=1
+    )
     missing_values: tuple[str, ...] = setting(
         ("",), "texts that mean missing in any field; empty cells, nulls and NaN always do"
     )
@@ -104,8 +109,10 @@ class SplitConfig:
         "out); column (a column says train, validation or test)",
     )
     column: str | None = setting(None, "column of the group, time or column method; it is not a field unless listed")
-    validation: float = setting(0.1, "share of rows held out for early stopping")
-    test: float = setting(0.1, "share of rows held out for the final metrics; 0 trains on all but validation")
+    validation: float = setting(0.1, "share of rows held out for early stopping", at_least=0, below=1)
+    test: float = setting(
+        0.1, "share of rows held out for the final metrics; 0 trains on all but validation", at_least=0, below=1
+    )
     seed: int = setting(0, "seed of the split")
 
 
@@ -114,16 +121,16 @@ class ModelConfig:
     """Meta-Dependency Learning. Symbols of the paper stand in brackets."""
 
     name: Literal["mdl"] = setting("mdl", "model")
-    d_embed: int | None = setting(None, "size of an embedding (k)")
-    n_inner_steps: int = setting(4, "label-free refinement steps a row (T)")
-    inner_lr: float = setting(1.0, "step size of the refinement (eta)")
-    sparsity: float = setting(10.0, "sum of the field weights mu (lambda); smaller gives sparser weights")
+    d_embed: int | None = setting(None, "size of an embedding (k)", at_least=1)
+    n_inner_steps: int = setting(4, "label-free refinement steps a row (T)", at_least=0)
+    inner_lr: float = setting(1.0, "step size of the refinement (eta)", at_least=0)
+    sparsity: float = setting(10.0, "sum of the field weights mu (lambda); smaller gives sparser weights", above=0)
     dependencies: Literal["refined", "global", "none"] = setting(
         "refined",
         "what the network sees: refined (W(T), mu(T) of the row), global (W(0) alone, with global_penalty) or "
         "none (no inner loop, no dependency input)",
     )
-    global_penalty: float = setting(0.01, "weight of the dependency loss when dependencies = global (zeta)")
+    global_penalty: float = setting(0.01, "weight of the dependency loss when dependencies = global (zeta)", at_least=0)
     mu_start: Literal["share", "one"] = setting("share", "mu(0): lambda/m each (share) or 1 each (one)")
     mu_update_from: Literal["new", "old"] = setting("new", "W of the mu update: W(t) (new) or W(t-1) (old)")
     residual_reduction: Literal["sum", "mean"] = setting(
@@ -143,19 +150,19 @@ class ModelConfig:
         True, "add the plain sum of the pair products to the output, as an FM does (not with several classes)"
     )
     embedding_input: bool = setting(False, "give the network the embeddings themselves too, as a deep CTR model does")
-    hidden: tuple[int, ...] = setting((100, 100), "widths of the hidden layers")
+    hidden: tuple[int, ...] = setting((100, 100), "widths of the hidden layers", at_least=1)
     batch_norm: Literal["all", "hidden", "none"] = setting(
         "none",
         "BatchNorm before every hidden layer (all), before all but the first (hidden), or none; in front of the "
         "first layer it hides the scale of the embeddings, so that a ridge on them does nothing",
     )
-    dropout: float = setting(0.0, "dropout after every hidden layer")
-    embedding_dropout: float = setting(0.0, "dropout on the embedded fields")
+    dropout: float = setting(0.0, "dropout after every hidden layer", at_least=0, below=1)
+    embedding_dropout: float = setting(0.0, "dropout on the embedded fields", at_least=0, below=1)
     first_order: bool = setting(True, "add one weight per value (b[x_i]) to the output")
     embedding_init: Literal["xavier", "normal"] = setting(
         "normal", "start of embeddings: N(0, embedding_init_scale), or Xavier uniform over the joint table"
     )
-    embedding_init_scale: float = setting(0.1, "standard deviation when embedding_init = normal")
+    embedding_init_scale: float = setting(0.1, "standard deviation when embedding_init = normal", at_least=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,50 +170,60 @@ class TrainConfig:
     """How a model is trained."""
 
     optimizer: Literal["adagrad", "adam"] = setting("adagrad", "optimiser; both touch only the ids of the batch")
-    lr: float | None = setting(None, "learning rate; default: from the optimiser")
-    batch_size: int | None = setting(None, "rows a step; default: from the number of rows")
+    lr: float | None = setting(None, "learning rate; default: from the optimiser", above=0)
+    batch_size: int | None = setting(None, "rows a step; default: from the number of rows", at_least=1)
     lr_decay: Literal["none", "linear"] = setting(
         "none", "linear lets the learning rate fall evenly to zero over max_epochs; none keeps it until a plateau"
     )
-    max_epochs: int = setting(50, "passes over the training rows at most")
+    max_epochs: int = setting(50, "passes over the training rows at most", at_least=1)
     eval_every: float | None = setting(
-        None, "evaluations an epoch, for instance 4; below 1: one evaluation every 1/eval_every epochs"
+        None, "evaluations an epoch, for instance 4; below 1: one evaluation every 1/eval_every epochs", above=0
     )
-    patience: int = setting(6, "evaluations without improvement before training stops")
-    plateau_patience: int = setting(2, "evaluations without improvement before the learning rate drops")
+    patience: int = setting(6, "evaluations without improvement before training stops", at_least=1)
+    plateau_patience: int = setting(2, "evaluations without improvement before the learning rate drops", at_least=1)
     plateau_factor: float = setting(
-        1.0, "factor of the learning rate at a drop; 1 means no drops, which averaged weights do not need"
+        1.0, "factor of the learning rate at a drop; 1 means no drops, which averaged weights do not need", above=0
     )
     plateau_restore: bool = setting(True, "go on from the best weights so far when the learning rate drops")
     average: float = setting(
         0.8,
         "evaluate and keep a running mean of the weights over evaluations, with this decay; 0 keeps the last weights",
+        at_least=0,
+        below=1,
     )
-    min_delta: float = setting(0.0, "smallest fall of the validation loss that counts as improvement")
+    min_delta: float = setting(0.0, "smallest fall of the validation loss that counts as improvement", at_least=0)
     embedding_l2: float | None = setting(
         None,
         "ridge on embeddings: every row adds embedding_l2 / 2 * |e|^2 for each embedding it looks up to its loss; "
         "default: from the number of rows",
+        at_least=0,
     )
-    first_order_l2: float | None = setting(None, "the same ridge on first-order weights; default: from the rows")
+    first_order_l2: float | None = setting(
+        None, "the same ridge on first-order weights; default: from the rows", at_least=0
+    )
     l2_rarity: float = setting(
         0.5,
         "how much more firmly the ridge holds rare values: it is multiplied by count^-l2_rarity; 0 holds every look-up "
         "alike, 1 every value alike",
+        at_least=0,
     )
     weight_decay: float = setting(
         0.0,
         "decoupled decay: a step multiplies a weight by 1 - lr * weight_decay; of the embedding tables only the "
         "ids of the batch",
+        at_least=0,
     )
-    clip_norm: float | None = setting(None, "largest norm of the gradient of the dense weights and of the tables")
+    clip_norm: float | None = setting(
+        None, "largest norm of the gradient of the dense weights and of the tables", above=0
+    )
     unknown_rate: float = setting(
         0.25,
         "trains the rare id: a value seen c times is replaced by it with probability unknown_rate/(unknown_rate+c)",
+        at_least=0,
     )
     seed: int = setting(0, "seed of weights, shuffling and dropout")
     device: str = setting("cpu", "torch device: cpu, cuda, cuda:1, ...")
-    threads: int | None = setting(None, "CPU threads of torch; default: as torch decides")
+    threads: int | None = setting(None, "CPU threads of torch; default: as torch decides", at_least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +307,7 @@ class Config:
                 if old is not None and not isinstance(old, Mapping):
                     old = {PER_FIELD_DEFAULT: old}
                 value = {**(old or {}), entry: value}
-            changed.setdefault(section, {})[name] = _coerce(value, hints[name], f"{section}.{name}")
+            changed.setdefault(section, {})[name] = coerce(value, hints[name], f"{section}.{name}")
         sections = {s: dataclasses.replace(getattr(self, s), **new) for s, new in changed.items()}
         config = dataclasses.replace(self, **sections)
         _check_ranges(config)
@@ -365,117 +382,32 @@ def _hints(section: str, key: str) -> dict[str, Any]:
     raise ConfigError(f"unknown setting {path}; {advice}")
 
 
-def _coerce(value: Any, hint: Any, path: str) -> Any:
-    """Check a plain value against an annotation; lists become tuples and integers may stand for floats."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        for option in args:
-            try:
-                return _coerce(value, option, path)
-            except ConfigError:
-                continue
-    elif hint is type(None):
-        if value is None:
-            return None
-    elif origin is Literal:
-        if value is None and "none" in args:  # `--set model.dependencies=none` arrives as None
-            return "none"
-        if value in args and not isinstance(value, bool):
-            return value
-        if all(isinstance(a, str) for a in args):
-            near = difflib.get_close_matches(str(value), args, n=1)
-            hint_text = f"; did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"{path} is one of {', '.join(map(repr, args))}; given {value!r}{hint_text}")
-    elif origin is tuple:
-        if isinstance(value, (list, tuple)):
-            return tuple(_coerce(v, args[0], path) for v in value)
-    elif origin is dict:
-        if isinstance(value, Mapping):
-            return {str(k): _coerce(v, args[1], f"{path}.{k}") for k, v in value.items()}
-    elif hint is float:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
-    elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
-        return value
-    raise ConfigError(f"{path} must be {_describe(hint)}; given {value!r}")
-
-
-def _describe(hint: Any) -> str:
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(_describe(a) for a in args)
-    if origin is Literal:
-        return "one of " + ", ".join(map(repr, args))
-    if origin is tuple:
-        return f"a list of {_describe(args[0])}"
-    if origin is dict:
-        return f"a table of field name to {_describe(args[1])}"
-    plain = {
-        int: "a whole number",
-        float: "a number",
-        str: "a text",
-        bool: "true or false",
-        type(None): "none",
-    }
-    return plain.get(hint, str(hint))
-
-
-_AT_LEAST: dict[str, float] = {
-    "data.n_bins": 2,
-    "data.min_count": 1,
-    "data.cross_min_count": 1,
-    "model.d_embed": 1,
-    "model.n_inner_steps": 0,
-    "model.inner_lr": 0,
-    "model.global_penalty": 0,
-    "model.embedding_init_scale": 0,
-    "train.batch_size": 1,
-    "train.max_epochs": 1,
-    "train.patience": 1,
-    "train.plateau_patience": 1,
-    "train.min_delta": 0,
-    "train.embedding_l2": 0,
-    "train.first_order_l2": 0,
-    "train.l2_rarity": 0,
-    "train.weight_decay": 0,
-    "train.unknown_rate": 0,
-    "train.threads": 1,
-}
-_ABOVE_ZERO = (
-    "model.sparsity",
-    "train.lr",
-    "train.eval_every",
-    "train.clip_norm",
-    "train.plateau_factor",
-)
-_SHARES = ("split.validation", "split.test", "model.dropout", "model.embedding_dropout", "train.average")
-
-
 def _check_ranges(config: Config) -> None:
-    for path, smallest in _AT_LEAST.items():
-        for value in _values(config, path):
-            if not value >= smallest:
-                raise ConfigError(f"{path} must be at least {smallest:g}; given {value}")
-    for path in _ABOVE_ZERO:
-        for value in _values(config, path):
-            if not value > 0:
-                raise ConfigError(f"{path} must be above 0; given {value}")
-    for path in _SHARES:
-        for value in _values(config, path):
-            if not 0 <= value < 1:
-                raise ConfigError(f"{path} must be from 0 up to, not including, 1; given {value}")
+    for section in dataclasses.fields(config):
+        values = getattr(config, section.name)
+        for item in dataclasses.fields(values):
+            for number in _numbers(getattr(values, item.name)):
+                _check_range(f"{section.name}.{item.name}", number, item.metadata)
     if config.split.validation + config.split.test >= 1:
         raise ConfigError(
             "split.validation and split.test must leave rows for training; given "
             f"{config.split.validation} + {config.split.test}"
         )
-    if any(width < 1 for width in config.model.hidden):
-        raise ConfigError(f"model.hidden must hold widths of at least 1; given {list(config.model.hidden)}")
 
 
-def _values(config: Config, path: str) -> list[float]:
-    section, _, key = path.partition(".")
-    value = getattr(getattr(config, section), key)
-    if value is None:
-        return []
-    return list(value.values()) if isinstance(value, Mapping) else [value]
+def _check_range(path: str, number: float, limits: Mapping[str, Any]) -> None:
+    at_least, above, below = limits["at_least"], limits["above"], limits["below"]
+    if at_least is not None and not number >= at_least:
+        raise ConfigError(f"{path} must be at least {at_least:g}; given {number}")
+    if above is not None and not number > above:
+        raise ConfigError(f"{path} must be above {above:g}; given {number}")
+    if below is not None and not number < below:
+        raise ConfigError(f"{path} must be below {below:g}; given {number}")
+
+
+def _numbers(value: Any) -> list[float]:
+    """All numbers of a setting, which may be one, several or one a field."""
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    values = value if isinstance(value, tuple) else (value,)
+    return [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]

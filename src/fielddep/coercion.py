@@ -1,0 +1,67 @@
+"""Coercion: does a plain value from TOML or the command line fit the annotation of a setting?"""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from fielddep.errors import ConfigError
+
+
+def coerce(value: Any, hint: Any, path: str) -> Any:
+    """Check a plain value against an annotation; lists become tuples and integers may stand for floats."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        for option in args:
+            try:
+                return coerce(value, option, path)
+            except ConfigError:
+                continue
+    elif hint is type(None):
+        if value is None:
+            return None
+    elif origin is Literal:
+        if value is None and "none" in args:  # `--set model.dependencies=none` arrives as None
+            return "none"
+        if value in args and not isinstance(value, bool):
+            return value
+        if all(isinstance(a, str) for a in args):
+            near = difflib.get_close_matches(str(value), args, n=1)
+            hint_text = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"{path} is one of {', '.join(map(repr, args))}; given {value!r}{hint_text}")
+    elif origin is tuple:
+        if isinstance(value, (list, tuple)):
+            return tuple(coerce(v, args[0], path) for v in value)
+    elif origin is dict:
+        if isinstance(value, Mapping):
+            return {str(k): coerce(v, args[1], f"{path}.{k}") for k, v in value.items()}
+    elif hint is float:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+    elif isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    raise ConfigError(f"{path} must be {describe(hint)}; given {value!r}")
+
+
+def describe(hint: Any) -> str:
+    """An annotation in words, for an error message."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(describe(a) for a in args)
+    if origin is Literal:
+        return "one of " + ", ".join(map(repr, args))
+    if origin is tuple:
+        return f"a list of {describe(args[0])}"
+    if origin is dict:
+        return f"a table of field name to {describe(args[1])}"
+    plain = {
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        bool: "true or false",
+        type(None): "none",
+    }
+    return plain.get(hint, str(hint))
