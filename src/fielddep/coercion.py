@@ -1,14 +1,37 @@
-"""Coercion: does a plain value from TOML or the command line fit the annotation of a setting?"""
+"""Coercion: from text of the command line and plain values of TOML to what the annotation of a setting asks for."""
 
 from __future__ import annotations
 
 import difflib
+import sys
 import types
 import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from fielddep.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Read one `--set` argument, `section.key=value`; the value is TOML, or a plain word.
+
+    Example:
+        >>> parse_assignment("model.hidden=[64, 32]"), parse_assignment("train.optimizer=adam")
+        (('model.hidden', [64, 32]), ('train.optimizer', 'adam'))
+    """
+    path, equals, raw = text.partition("=")
+    if not equals or not path.strip():
+        raise ConfigError(f"expected section.key=value, given {text!r}; for instance model.d_embed=20")
+    try:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = {"none": None, "True": True, "False": False}.get(raw.strip(), raw.strip())
+    return path.strip(), value
 
 
 def coerce(value: Any, hint: Any, path: str) -> Any:

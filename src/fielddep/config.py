@@ -347,23 +347,6 @@ def settings_reference() -> Iterator[SettingInfo]:
             yield SettingInfo(f"{section.name}.{item.name}", getattr(values, item.name), item.metadata["doc"])
 
 
-def parse_assignment(text: str) -> tuple[str, Any]:
-    """Read one `--set` argument, `section.key=value`; the value is TOML, or a plain word.
-
-    Example:
-        >>> parse_assignment("model.hidden=[64, 32]"), parse_assignment("train.optimizer=adam")
-        (('model.hidden', [64, 32]), ('train.optimizer', 'adam'))
-    """
-    path, equals, raw = text.partition("=")
-    if not equals or not path.strip():
-        raise ConfigError(f"expected section.key=value, given {text!r}; for instance model.d_embed=20")
-    try:
-        value = tomllib.loads(f"value = {raw}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = {"none": None, "True": True, "False": False}.get(raw.strip(), raw.strip())
-    return path.strip(), value
-
-
 def _names(cls: type) -> list[str]:
     return [item.name for item in dataclasses.fields(cls)]
 

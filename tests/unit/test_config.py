@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fielddep.config import Config, for_field, parse_assignment, settings_reference
+from fielddep.coercion import parse_assignment
+from fielddep.config import Config, for_field, settings_reference
 from fielddep.errors import ConfigError
 
 FULL = {

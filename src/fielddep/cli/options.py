@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fielddep.config import Config, DataConfig, parse_assignment
+from fielddep.coercion import parse_assignment
+from fielddep.config import Config, DataConfig
 from fielddep.errors import ConfigError
 
 if TYPE_CHECKING:
