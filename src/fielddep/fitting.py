@@ -33,7 +33,7 @@ from fielddep.training.unknown import UnknownTraining
 
 EVALUATION_ROWS = 8192
 COPIES_IN_TRAINING = {"adagrad": 3, "adam": 4}
-"""Copies of every table while training: weights, best weights, and the optimiser's state."""
+"""Copies of every table while training: weights, best weights, and the optimiser's state; averaging keeps one more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +182,8 @@ def _check_memory(layout: FieldLayout, target: Target, config: Config) -> None:
     """Refuse a model that cannot fit before an hour of work is lost on it."""
     assert config.model.d_embed is not None
     row_bytes = 4 * (config.model.d_embed + (target.n_outputs if config.model.first_order else 0))
-    needed = layout.n_ids_total * row_bytes * COPIES_IN_TRAINING[config.train.optimizer]
+    copies = COPIES_IN_TRAINING[config.train.optimizer] + (config.train.average > 0)
+    needed = layout.n_ids_total * row_bytes * copies
     present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
     if config.train.device == "cpu" and present is not None and needed > present:
         raise TrainingError(

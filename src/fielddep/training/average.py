@@ -50,14 +50,21 @@ class WeightAverage:
 
     @contextmanager
     def applied(self, model: FieldModel, batches: Iterable[Batch]) -> Iterator[None]:
-        """Within the block the model has the mean weights, with BatchNorm statistics of these training batches."""
-        own = {name: value.detach().clone() for name, value in model.state_dict().items()}
-        model.load_state_dict(self._mean)
+        """Within the block the model has the mean weights, with BatchNorm statistics of these training batches.
+
+        Weights and mean change places, so nothing is copied however large the tables are.
+        """
+        self._swap(model)
         refresh_norm(model, batches)
         try:
             yield
         finally:
-            model.load_state_dict(own)
+            self._swap(model)
+
+    def _swap(self, model: FieldModel) -> None:
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            if name in self._mean:
+                tensor.data, self._mean[name] = self._mean[name], tensor.data
 
     def state(self) -> dict[str, torch.Tensor]:
         """Everything a later run needs to go on."""

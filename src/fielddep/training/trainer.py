@@ -169,14 +169,14 @@ class Trainer:
     def _evaluate_and_decide(self, last: bool) -> None:
         with self._averaged():
             values = self.evaluate(self.validation)
-            weights = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
-        if not math.isfinite(values["loss"]):
-            raise TrainingError(self._advice("the validation loss is not a number"))
-        improved = values["loss"] < self.state.best_loss - self.config.min_delta
+            if not math.isfinite(values["loss"]):
+                raise TrainingError(self._advice("the validation loss is not a number"))
+            improved = values["loss"] < self.state.best_loss - self.config.min_delta
+            if improved:
+                self._keep_best()
         if improved:
             self.state.best_loss, self.state.best_step = values["loss"], self.state.step
             self.state.n_bad = self.state.n_bad_at_lr = 0
-            self._best = weights
         else:
             self.state.n_bad += 1
             self.state.n_bad_at_lr += 1
@@ -200,6 +200,14 @@ class Trainer:
         self.state.finished = last or self.state.n_bad >= self.config.patience
         self._checkpoint(improved)
         self._tell(lambda c: c.on_evaluation(evaluation))
+
+    def _keep_best(self) -> None:
+        """Remember the weights as they are, in the memory of those remembered before."""
+        for name, weight in self.model.state_dict().items():
+            if name in self._best:
+                self._best[name].copy_(weight)
+            else:
+                self._best[name] = weight.detach().clone()
 
     def _averaged(self) -> AbstractContextManager[None]:
         """Within the block the model has the mean of its weights over the last evaluations, where that is asked."""
@@ -252,7 +260,7 @@ class Trainer:
     def _guard(self, batch: Batch, loss: torch.Tensor) -> None:
         if torch.isfinite(loss):
             return
-        raise TrainingError(self._advice(f"the loss is {float(loss)}", _suspect(self.model, batch)))
+        raise TrainingError(self._advice(f"the loss is {float(loss.detach())}", _suspect(self.model, batch)))
 
     def _advice(self, what: str, field: str | None = None) -> str:
         where = f" (field {field!r})" if field else ""
