@@ -36,7 +36,7 @@ RESULTS = HERE / "results.csv"
 COLUMNS = ("dataset", "model", "variant", "seed", "split", "metric", "value", "train_seconds", "commit")
 METRICS = {"binary": ("logloss", "auc"), "regression": ("mse",)}
 N_SEEDS = 5
-DEFAULTS_ON = ("flights", "diabetes130", "frappe")
+DEFAULTS_ON = ("flights", "diabetes130")
 
 
 @dataclass(frozen=True)

@@ -320,8 +320,8 @@ def test_progress_bar_on_a_terminal():
     bar = ProgressBar(Console(file=text, force_terminal=True, width=160))
     fit_table(FRAME, quick_config(train__batch_size=20), split=SPLIT, callbacks=[bar, _Refresh(bar)])
     shown = text.getvalue()
-    assert "epoch 1 of at most 4" in shown
-    assert "epoch 4 of at most 4" in shown
+    assert "epoch 1/4" in shown
+    assert "epoch 4/4" in shown
     assert "rows/s" in shown
     assert "loss 0." in shown
     assert "validation 0." in shown
@@ -347,7 +347,7 @@ def test_progress_bar_goes_on_where_a_run_was_resumed():
     bar = ProgressBar(Console(file=io.StringIO(), force_terminal=False))
     bar.on_start(TrainingPlan(n_rows=200, n_batches=4, max_epochs=3, start_step=6))
     (task,) = bar.progress.tasks
-    assert (task.completed, task.total, task.description) == (100, 200, "epoch 2 of at most 3")
+    assert (task.completed, task.total, task.description) == (100, 200, "epoch 2/3")
     bar.on_step(7, 50, 0.5)
     assert task.completed == 150
     bar.on_end()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fielddep.cli.console import print_table, say
+from fielddep.cli.console import console, print_table, say
 from fielddep.cli.options import ReadOption, RunArgument, reading_of
 from fielddep.errors import TableError, UserError
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from fielddep.explain.dependencies import Dependency, Explanation, FieldDependencies
 
 N_STRONGEST = 10
-MAX_FIELDS_SHOWN = 14
+CELL_WIDTH = 8
+"""Characters of a cell of the whole table, with the space between cells."""
 IMAGES = (".png", ".svg", ".pdf")
 
 TableArgument = Annotated[
@@ -72,11 +73,16 @@ def explain_row(bundle: Bundle, table: str, row: int, reading: DataConfig) -> Ex
 
 
 def print_model(model: FieldDependencies) -> None:
-    """The strongest entries of W(0) and, where it fits, all of it."""
+    """The strongest entries of W(0) and, where it fits the terminal, all of it."""
     _print_strongest(model.strongest(N_STRONGEST), "strongest dependencies of the model, W(0)")
-    if len(model.fields) <= MAX_FIELDS_SHOWN:
-        rows = [[str(name), *(f"{w:.3f}" for w in weights)] for name, *weights in model.to_frame().iter_rows()]
-        print_table(["", *model.fields], rows, title="W(0): each column expresses its field by the others")
+    if CELL_WIDTH * (len(model.fields) + 2) > console().width:
+        return
+    rows = [
+        [name[: 2 * CELL_WIDTH], *("·" if i == j else f"{w:+.2f}" for j, w in enumerate(weights))]
+        for i, (name, weights) in enumerate(zip(model.fields, model.normalized(), strict=True))
+    ]
+    header = ["", *(name[: CELL_WIDTH - 3] for name in model.fields)]
+    print_table(header, rows, title="W(0), largest entry = 1: each column expresses its field by the others")
 
 
 def print_row(explanation: Explanation, title: str) -> None:

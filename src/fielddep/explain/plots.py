@@ -39,7 +39,7 @@ def draw_dependencies(tables: Sequence[tuple[str, FieldDependencies, Sequence[st
     for axis in axes[1:]:
         axis.set_yticklabels([])
     figure.colorbar(image, ax=list(axes), shrink=0.8, label="dependency, largest = 1")
-    write_atomically(path, lambda p: figure.savefig(p, dpi=130, format=suffix))
+    write_atomically(path, lambda p: figure.savefig(p, dpi=130, format=suffix, bbox_inches="tight"))
 
 
 def draw_explanation(model: FieldDependencies, explanation: Explanation, path: Path, *, row: int = 0) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.table import Column
 from rich.text import Text
 
 from fielddep.errors import MissingExtraError
@@ -43,6 +44,9 @@ class Callback:
 class RateColumn(ProgressColumn):
     """Rows a second."""
 
+    def __init__(self) -> None:
+        super().__init__(table_column=Column(no_wrap=True))
+
     def render(self, task: Task) -> Text:
         """Text of the column."""
         speed = task.finished_speed or task.speed
@@ -56,7 +60,7 @@ class ProgressBar(Callback):
         self.console = console or Console(stderr=True)
         self.progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=14),
             RateColumn(),
             TimeRemainingColumn(compact=True),
             TextColumn("loss {task.fields[loss]}  validation {task.fields[validation]}"),
@@ -96,23 +100,26 @@ class ProgressBar(Callback):
         return self.plan.n_rows // self.plan.n_batches
 
     def _title(self) -> str:
-        return f"epoch {self.epoch + 1} of at most {self.plan.max_epochs}"
+        return f"epoch {self.epoch + 1}/{self.plan.max_epochs}"
+
+
+NOT_LOGGED = ("loss", "calibration_error")
+"""Metrics that the history has, but that would make a line too long for a terminal."""
 
 
 class EvaluationLog(Callback):
-    """One line an evaluation."""
+    """One line an evaluation; a star marks the best so far."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """Print the line."""
-        values = {k: v for k, v in evaluation.validation.items() if k != "loss"}
+        values = {k: v for k, v in evaluation.validation.items() if k not in NOT_LOGGED}
         text = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
         mark = "  *" if evaluation.best else ""
         self.console.print(
-            f"epoch {evaluation.epoch:5.2f}  train loss {evaluation.train_loss:.4f}  validation {text}"
-            f"  lr {evaluation.lr:.2g}{mark}",
+            f"epoch {evaluation.epoch:5.2f}  train loss {evaluation.train_loss:.4f}  validation {text}{mark}",
             highlight=False,
         )
 
