@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -140,8 +141,6 @@ def train_model(
     config, encoder, target = prepared.config, prepared.encoder, prepared.target
     _check_memory(encoder.layout, target, config)
     _check_batches(len(prepared.parts["train"]), config)
-    if config.train.threads is not None:
-        torch.set_num_threads(config.train.threads)
     train, validation = prepared.parts["train"], prepared.parts["validation"]
     model = build_model(encoder.layout, target.n_outputs, config.model, seed=config.train.seed)
     assert train.target_R is not None and config.train.batch_size is not None
@@ -159,7 +158,8 @@ def train_model(
         history=history,
         checkpoints=checkpoints,
     )
-    trainer.fit(resume=resume)
+    with _threads(config.train.threads):
+        trainer.fit(resume=resume)
     return model
 
 
@@ -176,6 +176,17 @@ def measure(prepared: Prepared, model: FieldModel) -> dict[str, dict[str, float]
             found[name] = evaluate(model, target, loader, torch.device(prepared.config.train.device))
             found[f"{name}_base_rate"] = base_rate_metrics(target, base_C, part)
     return found
+
+
+@contextmanager
+def _threads(n_threads: int | None) -> Iterator[None]:
+    """Within the block torch uses so many threads; the caller's number comes back afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _check_memory(layout: FieldLayout, target: Target, config: Config) -> None:

@@ -74,6 +74,17 @@ def looks_like_measure(whole: pl.Series, n_rows: int) -> bool:
     return n_distinct > n_rows / 2 or (dense and n_distinct > _MANY_DENSE and n_rows < _ROWS_A_VALUE * n_distinct)
 
 
+def numbers_the_rows(column: pl.Series, missing_values: Iterable[str] = ("",)) -> bool:
+    """Whether a column gives every row a whole number of its own from one dense range, as an order number does.
+
+    Training rows hold only a part of such a range, so up to half of it may be absent.
+    """
+    whole = as_whole_numbers(column, missing_values)
+    if whole is None or whole.has_nulls() or whole.n_unique() < len(whole) or not len(whole):
+        return False
+    return int(whole.max()) - int(whole.min()) + 1 <= 2 * len(whole)  # type: ignore[arg-type]  # integers
+
+
 def is_id_name(name: str) -> bool:
     """Whether a word of the name says that the column holds ids or codes.
 

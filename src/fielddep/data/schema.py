@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from fielddep.config import PER_FIELD_DEFAULT, Config, DataConfig, Kind, Numeric, for_field
-from fielddep.data.kinds import infer_kind
+from fielddep.data.kinds import infer_kind, numbers_the_rows
 from fielddep.data.target import Target, infer_target, nearest
 from fielddep.data.values import canonical, distinct_values
 from fielddep.errors import SchemaError
@@ -160,9 +160,11 @@ def why_useless(counted: pl.DataFrame, kind: Kind) -> str | None:
     if n_distinct == 1:
         return "it is constant"
     unique = n_distinct == n_rows and not counted["value"].has_nulls()
-    if kind == "categorical" and n_rows >= _MIN_ROWS_UNIQUE and unique:
+    if n_rows < _MIN_ROWS_UNIQUE or not unique:
+        return None
+    if kind == "categorical":
         return "it has one value per row"
-    return None
+    return "it numbers the rows" if numbers_the_rows(counted["value"]) else None
 
 
 def _named(setting: object) -> Iterable[str]:

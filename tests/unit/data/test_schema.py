@@ -1,6 +1,7 @@
 import json
 import logging
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -151,3 +152,21 @@ def test_csv_and_typed_tables_have_the_same_fields() -> None:
     typed = table(hour=[float(v % 24) for v in range(N)], user_id=[v % 9 for v in range(N)])
     text = typed.select(pl.all().cast(pl.String))
     assert infer_schema(text, config()).fields == infer_schema(typed, config()).fields
+
+
+def test_a_column_that_numbers_the_rows_is_left_out() -> None:
+    rng = np.random.default_rng(0)
+    rows = np.sort(rng.choice(1000, 800, replace=False))  # training rows hold a part of the numbers
+    table = pl.DataFrame(
+        {
+            "order": 10**17 + rows,
+            "amount": rng.permutation(10**6)[:800],  # as many values as rows too, but from a wide range
+            "colour": rng.choice(["red", "blue"], 800),
+            "y": rng.integers(0, 2, 800),
+        }
+    )
+    schema = infer_schema(table, Config().replace({"data.target": "y"}))
+    assert schema.field_names == ("amount", "colour")
+    assert schema.left_out == (("order", "it numbers the rows"),)
+    kept = infer_schema(table, Config().replace({"data.target": "y", "data.kinds": {"order": "numerical"}}))
+    assert kept.field_names == ("order", "amount", "colour")
