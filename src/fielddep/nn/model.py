@@ -5,6 +5,7 @@ Shape legend: B rows, F fields, N numerical fields, C outputs.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 import torch
@@ -14,7 +15,7 @@ from fielddep.data.batch import FieldLayout
 from fielddep.nn.embedding import EmbeddingTable
 
 
-class FieldModel(nn.Module):
+class FieldModel(nn.Module, ABC):
     """Base of MDL and its rivals.
 
     A model returns logits (one for binary, C for multi-class) or the standardised value (regression). It keeps
@@ -28,9 +29,9 @@ class FieldModel(nn.Module):
         self.n_outputs = n_outputs
         self.bias = nn.Parameter(torch.zeros(n_outputs))
 
+    @abstractmethod
     def forward(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
         """Logits (B, C)."""
-        raise NotImplementedError
 
     def training_forward(
         self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor
