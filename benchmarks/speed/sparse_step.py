@@ -48,7 +48,10 @@ def trainer_of(n_ids: int, optimizer: str, d_embed: int) -> Trainer:
         layout=layout, ids_RF=torch.zeros(2, N_FIELDS, dtype=torch.int32), numbers_RN=torch.empty(2, 0)
     )
     loader = Loader(nothing, batch_size=BATCH_ROWS)
-    return Trainer(model, TARGET, config.train, train=loader, validation=loader)
+    trainer = Trainer(model, TARGET, config.train, train=loader, validation=loader)
+    for state in trainer.optimizer.state().values():
+        state.zero_()  # the system hands out memory at the first touch; a step in mid-training meets no such delay
+    return trainer
 
 
 def batches(trainer: Trainer, n_batches: int, seed: int) -> list[Batch]:
