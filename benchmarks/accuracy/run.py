@@ -49,16 +49,24 @@ class Job:
     seed: int
 
 
-def jobs(datasets: list[str], models: list[str]) -> Iterator[Job]:
+def jobs(datasets: list[str], models: list[str], seeds: list[int]) -> Iterator[Job]:
     """Seed by seed, so that an interrupted run has whole tables of fewer seeds."""
     variants = {"mdl": ("tuned", "default"), "mdl-wo-dep": ("tuned",), "lightgbm": ("tuned",)}
-    for seed in range(N_SEEDS):
+    for seed in seeds:
         for dataset in datasets:
             for model in models:
                 for variant in variants[model]:
                     if variant == "default" and dataset not in DEFAULTS_ON:
                         continue
+                    if variant == "tuned" and not config_of(dataset, model).exists():
+                        continue
                     yield Job(dataset, model, variant, seed)
+
+
+def config_of(dataset: str, model: str) -> Path:
+    """File of the settings that a search chose; absent where no search was run."""
+    name = f"lightgbm-{dataset}.json" if model == "lightgbm" else f"mdl-{dataset}.toml"
+    return HERE / "configs" / name
 
 
 def run(job: Job) -> tuple[dict[str, dict[str, float]], float]:
@@ -81,7 +89,7 @@ def run(job: Job) -> tuple[dict[str, dict[str, float]], float]:
 def settings_of(job: Job, table: tables.BenchTable) -> dict[str, Any]:
     if job.variant == "default":
         return {"data.target": table.target, "data.task": table.task}
-    config = Config.from_toml(HERE / "configs" / f"mdl-{job.dataset}.toml").to_dict()
+    config = Config.from_toml(config_of(job.dataset, job.model)).to_dict()
     settings = {f"{section}.{key}": value for section, values in config.items() for key, value in values.items()}
     if job.model == "mdl-wo-dep":
         settings["model.dependencies"] = "none"
@@ -132,12 +140,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="*", default=list(tables.NAMES))
     parser.add_argument("--models", nargs="+", default=["mdl", "mdl-wo-dep", "lightgbm"])
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(N_SEEDS)))
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     write_machine()
     commit = git_commit()
-    for job in jobs(arguments.datasets, arguments.models):
+    for job in jobs(arguments.datasets, arguments.models, arguments.seeds):
         if job in done():
             continue
         parts, seconds = run(job)

@@ -57,6 +57,7 @@ class Bundle:
                 is untouched.
         """
         folder = Path(folder)
+        _recover(folder)
         _refuse_foreign(folder)
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -77,6 +78,8 @@ class Bundle:
         self.encoder.vocabulary_frame().write_ipc(folder / VOCABULARY)
         weights = {k: v.detach().cpu().contiguous() for k, v in self.model.state_dict().items()}
         save_file(weights, folder / WEIGHTS)
+        for name in FILES:
+            (folder / name).chmod(0o644)  # safetensors writes files that nobody else may read
         files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)} for name in FILES}
         manifest = {
             "format": FORMAT,
@@ -95,6 +98,7 @@ class Bundle:
             BundleError: for a missing, cut-off, altered or newer-format file, naming it.
         """
         folder = Path(folder)
+        _recover(folder)
         manifest = _read_manifest(folder)
         for name in FILES:
             _check_file(folder / name, manifest["files"][name])
@@ -154,12 +158,23 @@ def _check_file(path: Path, expected: dict[str, Any]) -> None:
         raise BundleError(f"{path} was altered since it was saved (its checksum differs); copy it again")
 
 
+def _aside(folder: Path) -> Path:
+    """Where a bundle lies while another takes its place."""
+    return folder.with_name(f".{folder.name}.old")
+
+
+def _recover(folder: Path) -> None:
+    """Bring back a bundle that a kill in the middle of `_swap` left aside."""
+    if not folder.exists() and _aside(folder).exists():
+        _aside(folder).rename(folder)
+
+
 def _swap(fresh: Path, folder: Path) -> None:
     """Put the new folder in the old one's place."""
     if not folder.exists():
         fresh.rename(folder)
         return
-    aside = folder.with_name(f".{folder.name}.old")
+    aside = _aside(folder)
     shutil.rmtree(aside, ignore_errors=True)
     folder.rename(aside)
     try:

@@ -38,6 +38,7 @@ def environment(table: pl.DataFrame, source: str = "") -> dict[str, Any]:
             "bytes": file.stat().st_size if source and file.is_file() else None,
             "rows": len(table),
             "columns": table.columns,
+            "fingerprint": str(table.hash_rows(seed=0).sum()) if len(table) else "",
         },
     }
 
@@ -50,7 +51,7 @@ def check_source(path: Path, now: dict[str, Any]) -> None:
         now: record of today.
     """
     before = json.loads(path.read_text("utf-8"))["source"]
-    for fact in ("rows", "columns"):
+    for fact in ("rows", "columns", "fingerprint"):
         if before[fact] != now["source"][fact]:
             raise CheckpointError(
                 f"to resume a run its table must stay the same; its {fact} were {before[fact]} and are now "

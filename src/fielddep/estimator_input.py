@@ -41,6 +41,9 @@ class Rows:
         target = check_target(estimator, y)
         fields = frame_of(X)
         check_consistent_length(fields, target)
+        for name in (TARGET, WEIGHT):
+            if name in fields.columns:
+                raise SchemaError(f"no column of X may be called {name!r}, a name of the library's own; rename it")
         rows = cls(fields=fields, target=target, weight=None, named=has_names(X))
         if sample_weight is None:
             return rows

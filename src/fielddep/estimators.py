@@ -103,8 +103,7 @@ class _MDLEstimator(BaseEstimator):  # type: ignore[misc]
         table = rows.table()
         config = self._config(task, weighted=rows.weight is not None)
         if eval_set is None:
-            # Held-out rows keep the shares of the classes.
-            split = split_rows(table, config.replace({"split.method": "stratified"}).split, TARGET)
+            split = split_rows(table, config.split, TARGET)
         else:
             extra = Rows.of(self, eval_set[0], eval_set[1], None if rows.weight is None else 1.0)
             n_rows, n_extra = len(table), len(extra.fields)
@@ -204,6 +203,7 @@ class _MDLEstimator(BaseEstimator):  # type: ignore[misc]
             "data.weight": WEIGHT if weighted else None,
             "data.task": task,
             "data.kinds": dict(self.kinds or {}),
+            "split.method": "stratified",  # held-out rows keep the shares of the classes
             "split.test": 0.0,
             "split.seed": seed,
             "train.seed": seed,

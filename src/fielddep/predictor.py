@@ -95,12 +95,7 @@ class Predictor:
             first_row += len(chunk)
 
     def _read(self, table: Any, config: DataConfig | None, *, with_target: bool) -> pl.LazyFrame:
-        """The table, read as the training table was: sparse text alone does not tell which fields there are."""
-        schema = self.bundle.encoder.schema
-        base = replace(config or DataConfig(), target=self.target.name, fields=schema.field_names)
-        numerical: dict[str, Kind] = {f.name: "numerical" for f in schema.fields if f.kind == "numerical"}
-        reading = replace(base, kinds={**self.bundle.config.data.kinds, **numerical})
-        return read_table(table, reading, has_target=with_target)
+        return read_table(table, reading_for(self.bundle, config or DataConfig()), has_target=with_target)
 
     def _frame(self, logits_BC: torch.Tensor) -> pl.DataFrame:
         values = predictions(logits_BC, self.target).cpu().numpy()
@@ -109,6 +104,15 @@ class Predictor:
         labels = pl.Series("prediction", self.target.classes)
         columns = {f"probability_{label}": values[:, c] for c, label in enumerate(self.target.classes)}
         return pl.DataFrame({"prediction": labels.gather(values.argmax(axis=1)), **columns})
+
+
+def reading_for(bundle: Bundle, base: DataConfig) -> DataConfig:
+    """How to read a table for a model: sparse text alone does not tell which fields there are, and of which kind."""
+    schema = bundle.encoder.schema
+    assert schema.target is not None
+    numerical: dict[str, Kind] = {f.name: "numerical" for f in schema.fields if f.kind == "numerical"}
+    kinds = {**bundle.config.data.kinds, **numerical}
+    return replace(base, target=schema.target.name, fields=schema.field_names, kinds=kinds)
 
 
 def _check_columns(columns: list[str], wanted: list[str]) -> None:

@@ -6,6 +6,7 @@
     metrics.json       validation and test metrics beside those of the base rate
     environment.json   versions, machine, command and source
     bundle/            the model
+    tensorboard/       events, where asked for
     checkpoint/        only while unfinished: the same files, and the last checkpoint
 
 Everything is written into `checkpoint/` first. A run that is replaced stays whole until the new one is.

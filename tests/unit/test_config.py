@@ -240,3 +240,33 @@ def test_every_setting_is_documented():
         assert len(info.doc) > 4, info.path
         section, _, key = info.path.partition(".")
         assert getattr(getattr(Config(), section), key) == info.default
+
+
+def test_reference_settings_are_those_of_the_public_code():
+    config = Config.reference()
+    assert (config.model.mu_start, config.model.mu_update_from, config.model.residual_reduction) == (
+        "share",
+        "new",
+        "sum",
+    )
+    assert (config.model.dependency_scale, config.model.dependency_diagonal) == ("raw", False)
+    assert (config.model.hidden, config.model.batch_norm, config.model.first_order) == ((100, 100), "all", True)
+    assert (config.model.dependency_init, config.model.embedding_init) == ("uniform", "xavier")
+    assert config.model.interaction_init == "xavier"
+    assert config.data.counts_from == "all"
+    assert (config.model.n_inner_steps, config.model.inner_lr, config.model.sparsity) == (4, 1.0, 100.0)
+    assert (config.train.lr, config.train.weight_decay, config.train.batch_size) == (0.05, 1e-8, 2048)
+    assert not config.train.plateau_restore
+    assert config.train.average == 0.0
+
+
+def test_a_folder_is_no_config_file(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Config.from_toml(tmp_path)
+
+
+@pytest.mark.parametrize("path", ["split.seed", "train.seed"])
+@pytest.mark.parametrize("seed", [-1, 2**40])
+def test_seeds_have_a_range(path, seed):
+    with pytest.raises(ConfigError, match=f"{path} must be"):
+        Config().replace({path: seed})

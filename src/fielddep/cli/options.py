@@ -61,4 +61,6 @@ def reading_of(bundle: Bundle, assignments: list[str] | None) -> DataConfig:
     for path in values:
         if path not in _READING:
             raise ConfigError(f"only {', '.join(_READING)} can be set for a trained model; given {path}")
-    return bundle.config.replace(values).data
+    from fielddep.predictor import reading_for
+
+    return reading_for(bundle, bundle.config.replace(values).data)

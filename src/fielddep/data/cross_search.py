@@ -20,7 +20,9 @@ from fielddep.data.crosses import Ids, pair_codes
 
 Floats = npt.NDArray[np.float64]
 
-MAX_SEARCH_ROWS = 300_000
+MIN_SEARCH_ROWS, MAX_SEARCH_ROWS = 20_000, 300_000
+MAX_CELL_VISITS = 3e8
+"""Rows times pairs of a search; with hundreds of fields fewer rows are looked at."""
 CELLS_A_ROW = 2.0
 """A pair with more possible cells than this many a row is not looked at: most cells would be empty."""
 SHRINKAGE = 20.0
@@ -43,8 +45,10 @@ def find_crosses(ids_RF: Ids, n_ids: Sequence[int], target_R: Floats, *, seed: i
         seed: of the sample and of the halves.
     """
     rng = np.random.default_rng(seed)
-    if len(ids_RF) > MAX_SEARCH_ROWS:
-        sample = np.sort(rng.choice(len(ids_RF), MAX_SEARCH_ROWS, replace=False))
+    n_pairs = len(n_ids) * (len(n_ids) - 1) // 2
+    n_sample = int(np.clip(MAX_CELL_VISITS / max(n_pairs, 1), MIN_SEARCH_ROWS, MAX_SEARCH_ROWS))
+    if len(ids_RF) > n_sample:
+        sample = np.sort(rng.choice(len(ids_RF), n_sample, replace=False))
         ids_RF, target_R = ids_RF[sample], target_R[sample]
     outputs_RK = _outputs(target_R)
     variance = float(outputs_RK.var(axis=0).sum())

@@ -106,6 +106,17 @@ def _summarise(
     target: Target | None,
     aims: pl.Series | None,
 ) -> FieldSummary:
+    if column.name not in planned and (column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object)):
+        # Left out by the user, and nothing that could be counted.
+        return FieldSummary(
+            name=column.name,
+            dtype=str(column.dtype),
+            kind=_kind(column.name, config, planned),
+            n_distinct=0,
+            missing_share=column.null_count() / max(len(column), 1),
+            examples=(),
+            warnings=(),
+        )
     raw = distinct_values(column, aims)
     values = raw.with_columns(value=canonical(raw["value"], config.data.missing_values))
     counted = values.drop_nulls("value").group_by("value").agg(pl.col("n").sum())

@@ -90,7 +90,7 @@ class Explanation:
         return len(self.w_RSFF)
 
     def refined(self, row: int = 0) -> FieldDependencies:
-        """mu(T)/lambda * W(T) of a row: what the network sees."""
+        """mu(T)/lambda * W(T) of a row: what the network sees (times lambda with `dependency_scale = "raw"`)."""
         weight_F = self.mu_RSF[row, -1] / self.sparsity
         return FieldDependencies(fields=self.fields, matrix_FF=self.w_RSFF[row, -1] * weight_F)
 

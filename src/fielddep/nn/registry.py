@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from fielddep.config import ModelConfig
@@ -9,7 +11,7 @@ from fielddep.data.batch import FieldLayout
 from fielddep.nn.mdl import MDL
 from fielddep.nn.model import FieldModel
 
-MODELS: dict[str, type[MDL]] = {"mdl": MDL}
+MODELS: dict[str, Callable[[FieldLayout, int, ModelConfig], FieldModel]] = {"mdl": MDL}
 
 
 def build_model(layout: FieldLayout, n_outputs: int, config: ModelConfig, *, seed: int = 0) -> FieldModel:

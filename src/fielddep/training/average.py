@@ -1,8 +1,7 @@
 """Averaging of weights: what is evaluated, kept and saved is a running mean over the last evaluations.
 
 Large embedding tables make a noisy path: each pass over the rows fits some of their noise, and a different part of it
-every time. The mean over the path keeps what the points have in common. On ratings it lowers the error more than any
-ridge, dropout or decay of the learning rate did (see `benchmarks/accuracy`).
+every time. The mean over the path keeps what the points have in common.
 
 The mean is taken at evaluations, not at steps, so that a step still touches only the ids of its batch.
 """
@@ -70,10 +69,10 @@ class WeightAverage:
         """Everything a later run needs to go on."""
         return {**self._mean, "n_points": torch.tensor(self.n_points)}
 
-    def load_state(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Go on from a state given by `state`."""
+    def load_state(self, state: Mapping[str, torch.Tensor], device: torch.device) -> None:
+        """Go on from a state given by `state`, on the model's device."""
         self.n_points = int(state["n_points"])
-        self._mean = {name: value.clone() for name, value in state.items() if name != "n_points"}
+        self._mean = {name: value.to(device, copy=True) for name, value in state.items() if name != "n_points"}
 
 
 @torch.no_grad()

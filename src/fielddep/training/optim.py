@@ -9,8 +9,8 @@ What the settings mean under sparse steps:
   is the mean over the batch. An id looked up c times in a batch of B rows gets the extra gradient l2 * c/B * e;
   summed over an epoch this is a ridge in proportion to the id's count.
 - `l2_rarity` (p): that gradient is further multiplied by s = a * count^-p, with a such that s is 1 on average over
-  the rows. With p = 0 every look-up is held alike; with p = 1 every id is held alike over an epoch, so a rare id,
-  which few rows can correct, is held closest to zero.
+  the rows of each field. With p = 0 every look-up is held alike; with p = 1 every id is held alike over an epoch, so a
+  rare id, which few rows can correct, is held closest to zero.
 - `weight_decay`: decoupled. Dense weights shrink by 1 - lr * weight_decay every step; an id's row shrinks by the
   same factor in the steps that look it up and is not moved otherwise.
 - Adam's moments of an id advance only in steps that look it up; its bias correction counts those steps.
@@ -26,7 +26,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import nn
 
 from fielddep.nn.model import FieldModel
 
@@ -134,7 +133,7 @@ class Optimizer:
     def _clip(self, rows: Mapping[str, RowGradient]) -> None:
         gradients = [p.grad for p in self._dense.values() if p.grad is not None]
         gradients += [row.gradient_UD for row in rows.values()]
-        norm = nn.utils.get_total_norm(gradients)
+        norm = torch.linalg.vector_norm(torch.stack([gradient.norm() for gradient in gradients]))
         assert self.clip_norm is not None
         factor = torch.clamp(self.clip_norm / (norm + 1e-12), max=1.0)
         for gradient in gradients:

@@ -111,7 +111,7 @@ class Trainer:
 
     def fit(self, *, resume: bool = False) -> History:
         """Train to the end; with `resume`, from the last checkpoint if there is one."""
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(self.config.seed)
             if resume:
                 self._restore()
@@ -234,6 +234,8 @@ class Trainer:
         if self.average is not None:
             tensors |= {f"average/{k}": v for k, v in self.average.state().items()}
         tensors["random"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["random_device"] = torch.cuda.get_rng_state(self.device)
         state = {**dataclasses.asdict(self.state), "history": [e.to_json() for e in self.history]}
         self.checkpoints.save(tensors, state, self._best if improved else None)
 
@@ -247,13 +249,15 @@ class Trainer:
             self.model.load_state_dict(_part(checkpoint.tensors, "model/"))
             self.optimizer.load_state(_part(checkpoint.tensors, "optimizer/"))
             if self.average is not None:
-                self.average.load_state(_part(checkpoint.tensors, "average/"))
+                self.average.load_state(_part(checkpoint.tensors, "average/"), self.device)
         except (KeyError, RuntimeError) as error:
             raise CheckpointError(
                 f"the checkpoint does not fit this model ({str(error).splitlines()[0]}); data or settings have "
                 "changed since it was written. Use the same table and settings, or --force to train anew"
             ) from error
         torch.set_rng_state(checkpoint.tensors["random"].cpu())
+        if self.device.type == "cuda" and "random_device" in checkpoint.tensors:
+            torch.cuda.set_rng_state(checkpoint.tensors["random_device"].cpu(), self.device)
         self._best = {k: v.to(self.device) for k, v in checkpoint.best.items()}
         self.history.restore(history)
 
