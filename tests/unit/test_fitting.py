@@ -19,6 +19,7 @@ from sklearn.metrics import log_loss
 
 from fielddep import fitting
 from fielddep.bundle import Bundle
+from fielddep.data.loader import Loader
 from fielddep.data.splits import Split
 from fielddep.errors import MissingExtraError, SchemaError, SplitError, TrainingError
 from fielddep.fitting import fit_table, measure, prepare, train_model
@@ -199,6 +200,43 @@ def test_a_plateau_lowers_the_learning_rate():
     assert rates == pytest.approx([0.1, 0.1, 0.1, 0.05, 0.05, 0.025])
     kept = fit_table(FRAME, quick_config(**{**settings, "train__plateau_factor": 1}), split=SPLIT).history
     assert {e.lr for e in kept} == {0.1}
+
+
+@pytest.mark.parametrize("restore", [True, False])
+def test_a_plateau_goes_back_to_the_best_weights_where_asked(restore):
+    prepared = prepare(
+        FRAME,
+        quick_config(
+            train__max_epochs=3, train__patience=100, train__plateau_patience=1, train__min_delta=100.0,
+            train__lr=1e-30, train__average=0.0, train__plateau_restore=restore,
+        ),
+        split=SPLIT,
+    )  # fmt: skip
+    weights = []
+
+    class Disturb(Callback):
+        """Moves a weight before the second evaluation, which is a plateau as nothing can improve by 100."""
+
+        def on_step(self, step: int, n_rows: int, loss: float) -> None:
+            with torch.no_grad():
+                trainer_model["model"].bias.add_(1.0 if 2 * n_batches > step > n_batches else 0.0)
+
+        def on_evaluation(self, evaluation: Evaluation) -> None:
+            weights.append(float(trainer_model["model"].bias.detach()))
+
+    n_batches = Loader(prepared.parts["train"], batch_size=prepared.config.train.batch_size).n_batches
+    trainer_model: dict[str, torch.nn.Module] = {}
+    real = fitting.build_model
+
+    def build(*args, **kwargs):
+        trainer_model["model"] = real(*args, **kwargs)
+        return trainer_model["model"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "build_model", build)
+        train_model(prepared, callbacks=[Disturb()])
+    # The callback runs after the plateau was dealt with.
+    assert (weights[1] == pytest.approx(weights[0])) == restore
 
 
 @pytest.mark.parametrize(
