@@ -13,10 +13,9 @@ import torch
 from fielddep.bundle import Bundle
 from fielddep.config import DataConfig, Kind
 from fielddep.data.encoded import EncodedTable
-from fielddep.data.encoder import UnknownReport
+from fielddep.data.encoder import UnknownReport, check_columns
 from fielddep.data.readers import read_table, stream_batches
-from fielddep.data.target import Target, nearest
-from fielddep.errors import SchemaError
+from fielddep.data.target import Target
 from fielddep.nn.link import predictions
 from fielddep.training.metrics import Metrics
 
@@ -88,7 +87,7 @@ class Predictor:
         wanted = list(encoder.schema.field_names)
         if with_target:
             wanted += [name for name in (self.target.name, encoder.schema.weight) if name is not None]
-        _check_columns(source.collect_schema().names(), wanted)
+        check_columns(source.collect_schema().names(), wanted)
         first_row = 0
         for chunk in stream_batches(source.select(wanted), self.chunk_rows):
             yield encoder.encode_with_report(chunk, with_target=with_target, first_row=first_row)
@@ -113,11 +112,3 @@ def reading_for(bundle: Bundle, base: DataConfig) -> DataConfig:
     numerical: dict[str, Kind] = {f.name: "numerical" for f in schema.fields if f.kind == "numerical"}
     kinds = {**bundle.config.data.kinds, **numerical}
     return replace(base, target=schema.target.name, fields=schema.field_names, kinds=kinds)
-
-
-def _check_columns(columns: list[str], wanted: list[str]) -> None:
-    """Name all absent columns at once, before a row is read."""
-    absent = [name for name in wanted if name not in columns]
-    if absent:
-        advice = "; ".join(f"{name!r}: {nearest(name, columns)}" for name in absent)
-        raise SchemaError(f"the table must have the columns {', '.join(map(repr, absent))}, which are absent; {advice}")

@@ -5,7 +5,7 @@ Shape legend: R rows, F fields, N numerical fields given as `value x vector`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -94,7 +94,7 @@ class TableEncoder:
         if config.counts_from == "all" and count_table is None:
             raise ConfigError("data.counts_from = 'all' needs all rows as count_table; given none")
         counted = count_table if config.counts_from == "all" and count_table is not None else table
-        _check_columns(table, schema.field_names)
+        check_columns(table.columns, schema.field_names)
         if schema.target is not None and schema.target.name in table.columns:
             target = schema.target.fit_scale(table[schema.target.name], config.missing_values)
             schema = replace(schema, target=target)
@@ -157,7 +157,7 @@ class TableEncoder:
             SchemaError: names all fields that are no columns of the table.
             UnknownValueError: for a value never seen in training, with `handle_unknown = "error"`.
         """
-        _check_columns(table, self.schema.field_names)
+        check_columns(table.columns, self.schema.field_names)
         refuse = (handle_unknown or self.handle_unknown) == "error"
         ids_RF = np.empty((len(table), len(self.coders) + len(self.crosses)), dtype=np.int32)
         columns = []
@@ -180,7 +180,7 @@ class TableEncoder:
         """Targets as models want them, see `Target.encode`."""
         if self.schema.target is None:
             raise SchemaError("the target cannot be encoded: this schema has none; fit with data.target")
-        _check_columns(table, (self.schema.target.name,))
+        check_columns(table.columns, (self.schema.target.name,))
         return self.schema.target.encode(table[self.schema.target.name], self.missing_values, first_row=first_row)
 
     def encode_weight(self, table: pl.DataFrame, *, first_row: int = 0) -> torch.Tensor | None:
@@ -188,7 +188,7 @@ class TableEncoder:
         name = self.schema.weight
         if name is None:
             return None
-        _check_columns(table, (name,))
+        check_columns(table.columns, (name,))
         weights = as_number(table[name], self.missing_values, first_row=first_row)
         bad = (weights.is_null() | (weights < 0)).fill_null(True)
         if bad.any():
@@ -313,8 +313,9 @@ def _stack_numbers(columns: list[EncodedField], n_rows: int) -> torch.Tensor:
     return torch.from_numpy(np.stack(numbers, axis=1))
 
 
-def _check_columns(table: pl.DataFrame, names: tuple[str, ...]) -> None:
-    absent = [name for name in names if name not in table.columns]
+def check_columns(columns: Sequence[str], wanted: Sequence[str]) -> None:
+    """Name all absent columns at once, each with the nearest present one."""
+    absent = [name for name in wanted if name not in columns]
     if absent:
-        advice = "; ".join(f"{name!r}: {nearest(name, table.columns)}" for name in absent)
+        advice = "; ".join(f"{name!r}: {nearest(name, columns)}" for name in absent)
         raise SchemaError(f"the table must have the columns {', '.join(map(repr, absent))}, which are absent; {advice}")
