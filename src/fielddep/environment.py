@@ -51,10 +51,10 @@ def check_source(path: Path, now: dict[str, Any]) -> None:
         now: record of today.
     """
     before = json.loads(path.read_text("utf-8"))["source"]
-    for fact in ("rows", "columns", "fingerprint"):
+    for fact, name in (("rows", "rows"), ("columns", "columns"), ("fingerprint", "values (by fingerprint)")):
         if before[fact] != now["source"][fact]:
             raise CheckpointError(
-                f"to resume a run its table must stay the same; its {fact} were {before[fact]} and are now "
+                f"to resume a run its table must stay the same; its {name} were {before[fact]} and are now "
                 f"{now['source'][fact]}. Give the same table, or --force to train anew"
             )
 

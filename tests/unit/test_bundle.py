@@ -279,3 +279,14 @@ def test_a_vocabulary_of_strange_texts_survives(tmp_path):
     loaded = Bundle.load(tmp_path / "bundle")
     assert loaded.encoder.values("colour").to_list() == made.encoder.values("colour").to_list()
     assert Predictor(loaded).predict(frame).equals(Predictor(made).predict(frame))
+
+
+def test_a_kill_between_the_two_renames_loses_nothing(saved: Path, bundle: Bundle):
+    aside = saved.with_name(f".{saved.name}.old")
+    saved.rename(aside)
+    assert Bundle.load(saved).config == bundle.config
+    assert not aside.exists()
+    saved.rename(aside)
+    bundle.save(saved)
+    assert Bundle.load(saved).config == bundle.config
+    assert not aside.exists()

@@ -443,3 +443,18 @@ def test_pandas_categories_and_dates_are_fields():
     model = classifier().fit(table, [0, 1] * 100)
     assert model.bundle_.encoder.schema.field_names == ("a", "b")
     assert model.predict(table.head(3)).shape == (3,)
+
+
+def test_a_split_that_is_asked_for_is_used():
+    table = X.with_columns(group=pl.Series([str(i // 10) for i in range(len(X))]))
+    settings = {"split.method": "group", "split.column": "group"}
+    model = classifier(config=settings, validation=0.3).fit(table, Y)
+    assert model.bundle_.config.split.method == "group"
+    assert "group" not in model.bundle_.encoder.schema.field_names
+    assert classifier().fit(X, Y).bundle_.config.split.method == "stratified"
+
+
+@pytest.mark.parametrize("name", ["__target__", "__weight__"])
+def test_names_of_the_library_are_refused_as_columns(name):
+    with pytest.raises(SchemaError, match=f"no column of X may be called '{name}'"):
+        classifier().fit(X.with_columns(pl.lit("a").alias(name)), Y)

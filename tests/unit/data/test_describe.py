@@ -146,3 +146,10 @@ def test_bounded_time() -> None:
     start = time.perf_counter()
     run(frame.with_columns(late=pl.Series(rng.integers(0, 2, n))))
     assert time.perf_counter() - start < 30
+
+
+def test_a_nested_column_that_is_left_out_can_be_described() -> None:
+    frame = table().with_columns(tags=pl.Series([[1, 2]] * len(table())))
+    summary = column(run(frame, **{"data.exclude": ["tags"]}), "tags")
+    assert (summary.n_distinct, summary.examples, summary.missing_share) == (0, (), 0.0)
+    assert summary.dtype == "List(Int64)"
