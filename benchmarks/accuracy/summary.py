@@ -52,7 +52,7 @@ def text(results: pl.DataFrame) -> str:
     commits = ", ".join(results["commit"].unique(maintain_order=True).to_list())
     note = (
         f"Test rows, mean ± standard deviation over seeds; {machine['cores']} cores, {machine['threads']} thread, "
-        f"torch {machine['torch']}, commits {commits}. Settings were chosen on validation rows only."
+        f"torch {machine['torch']}, commits {commits}. Tuned settings were chosen on validation rows only."
     )
     return f"{table(summarize(results))}\n\n{note}"
 
