@@ -85,13 +85,13 @@ class Optimizer:
         self._l2 = {name: l2.get(name, 0.0) for name in self._tables}
         of_tables = {id(weight) for weight in self._tables.values()}
         self._dense = {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) not in of_tables}
+        self._slots = ("sum",) if kind == "adagrad" else ("mean", "square", "steps")
         self._state = self._initial_state()
 
     def _initial_state(self) -> dict[str, torch.Tensor]:
-        slots = ("sum",) if self.kind == "adagrad" else ("mean", "square")
         state: dict[str, torch.Tensor] = {}
         for name, weight in {**self._dense, **self._tables}.items():
-            state.update({f"{name}/{slot}": torch.zeros_like(weight.detach()) for slot in slots})
+            state.update({f"{name}/{slot}": torch.zeros_like(weight.detach()) for slot in self._slots})
             if self.kind == "adam":
                 rows = len(weight) if name in self._tables else 1
                 state[f"{name}/steps"] = torch.zeros(rows, 1, device=weight.device)
@@ -115,20 +115,25 @@ class Optimizer:
     def step(self, n_rows: int) -> None:
         """Apply the gradients of a batch of `n_rows` rows."""
         rows = {name: gather_rows(w.grad) for name, w in self._tables.items() if w.grad is not None}
+        values = {name: self._tables[name][row.ids_U] for name, row in rows.items()}
         for name, row in rows.items():
             if self._l2[name] > 0:
                 share_U = row.counts_U / n_rows
                 if self.l2_scale_I is not None:
                     share_U = share_U * self.l2_scale_I[row.ids_U]
                 strength_U1 = (self._l2[name] * share_U).unsqueeze(1).to(row.gradient_UD.dtype)
-                row.gradient_UD += strength_U1 * self._tables[name][row.ids_U]
+                row.gradient_UD.addcmul_(strength_U1, values[name])
         if self.clip_norm is not None:
             self._clip(rows)
         for name, weight in self._dense.items():
             if weight.grad is not None:
-                self._update(name, weight, weight.grad)
+                self._advance(weight, weight.grad, {slot: self._state[f"{name}/{slot}"] for slot in self._slots})
         for name, row in rows.items():
-            self._update(name, self._tables[name], row.gradient_UD, row.ids_U)
+            slots = {slot: self._state[f"{name}/{slot}"][row.ids_U] for slot in self._slots}
+            self._advance(values[name], row.gradient_UD, slots)
+            self._tables[name].index_copy_(0, row.ids_U, values[name])
+            for slot, state in slots.items():
+                self._state[f"{name}/{slot}"].index_copy_(0, row.ids_U, state)
 
     def _clip(self, rows: Mapping[str, RowGradient]) -> None:
         gradients = [p.grad for p in self._dense.values() if p.grad is not None]
@@ -139,23 +144,12 @@ class Optimizer:
         for gradient in gradients:
             gradient.mul_(factor)
 
-    def _update(
-        self, name: str, weight: torch.Tensor, gradient: torch.Tensor, ids_U: torch.Tensor | None = None
-    ) -> None:
-        """One step of the rule on a whole dense weight, or on the given rows of a table."""
-        old = weight if ids_U is None else weight[ids_U]
-        slots = {
-            slot: self._state[f"{name}/{slot}"] if ids_U is None else self._state[f"{name}/{slot}"][ids_U]
-            for slot in (("sum",) if self.kind == "adagrad" else ("mean", "square", "steps"))
-        }
+    def _advance(self, values: torch.Tensor, gradient: torch.Tensor, slots: dict[str, torch.Tensor]) -> None:
+        """One step of the rule on a dense weight or on rows of a table, all in place; the gradient is used up."""
         direction = _adagrad(slots, gradient) if self.kind == "adagrad" else _adam(slots, gradient)
-        new = old * (1.0 - self.lr * self.weight_decay) - self.lr * direction
-        if ids_U is None:
-            weight.copy_(new)
-            return
-        weight.index_copy_(0, ids_U, new)
-        for slot, value in slots.items():
-            self._state[f"{name}/{slot}"].index_copy_(0, ids_U, value)
+        if self.weight_decay > 0:
+            values.mul_(1.0 - self.lr * self.weight_decay)
+        values.add_(direction, alpha=-self.lr)
 
 
 def rarity_scale(counts: Sequence[np.ndarray], rarity: float) -> torch.Tensor:
@@ -175,7 +169,7 @@ def rarity_scale(counts: Sequence[np.ndarray], rarity: float) -> torch.Tensor:
 
 def _adagrad(slots: dict[str, torch.Tensor], gradient: torch.Tensor) -> torch.Tensor:
     slots["sum"].addcmul_(gradient, gradient)
-    return gradient / slots["sum"].sqrt().add_(EPSILON["adagrad"])
+    return gradient.div_(slots["sum"].sqrt().add_(EPSILON["adagrad"]))
 
 
 def _adam(slots: dict[str, torch.Tensor], gradient: torch.Tensor) -> torch.Tensor:
