@@ -88,3 +88,22 @@ def describe(hint: Any) -> str:
         type(None): "none",
     }
     return plain.get(hint, str(hint))
+
+
+def check_range(path: str, value: Any, limits: Mapping[str, Any]) -> None:
+    """Refuse a number of a setting that is out of range; a setting may hold one, several or one a field."""
+    at_least, above, below = limits["at_least"], limits["above"], limits["below"]
+    for number in _numbers(value):
+        if at_least is not None and not number >= at_least:
+            raise ConfigError(f"{path} must be at least {at_least:g}; given {number}")
+        if above is not None and not number > above:
+            raise ConfigError(f"{path} must be above {above:g}; given {number}")
+        if below is not None and not number < below:
+            raise ConfigError(f"{path} must be below {below:g}; given {number}")
+
+
+def _numbers(value: Any) -> list[float]:
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    values = value if isinstance(value, tuple) else (value,)
+    return [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 
 import tomli_w
 
-from fielddep.coercion import coerce
+from fielddep.coercion import check_range, coerce
 from fielddep.errors import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -378,28 +378,9 @@ def _check_ranges(config: Config) -> None:
     for section in dataclasses.fields(config):
         values = getattr(config, section.name)
         for item in dataclasses.fields(values):
-            for number in _numbers(getattr(values, item.name)):
-                _check_range(f"{section.name}.{item.name}", number, item.metadata)
+            check_range(f"{section.name}.{item.name}", getattr(values, item.name), item.metadata)
     if config.split.validation + config.split.test >= 1:
         raise ConfigError(
             "split.validation and split.test must leave rows for training; given "
             f"{config.split.validation} + {config.split.test}"
         )
-
-
-def _check_range(path: str, number: float, limits: Mapping[str, Any]) -> None:
-    at_least, above, below = limits["at_least"], limits["above"], limits["below"]
-    if at_least is not None and not number >= at_least:
-        raise ConfigError(f"{path} must be at least {at_least:g}; given {number}")
-    if above is not None and not number > above:
-        raise ConfigError(f"{path} must be above {above:g}; given {number}")
-    if below is not None and not number < below:
-        raise ConfigError(f"{path} must be below {below:g}; given {number}")
-
-
-def _numbers(value: Any) -> list[float]:
-    """All numbers of a setting, which may be one, several or one a field."""
-    if isinstance(value, Mapping):
-        value = tuple(value.values())
-    values = value if isinstance(value, tuple) else (value,)
-    return [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]

@@ -1,0 +1,25 @@
+"""The command lines of the README are run as they stand there."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from fielddep.cli import main
+from tests.conftest import small_frame
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
+    lines = [line.strip() for line in README.read_text("utf-8").splitlines() if line.startswith("    fielddep ")]
+    assert {shlex.split(line)[1] for line in lines} == {"describe", "fit", "predict", "evaluate", "explain", "settings"}
+    table = small_frame(200).rename({"good": "late"})
+    table.write_csv(tmp_path / "flights.csv")
+    table.drop("late").head(20).write_csv(tmp_path / "new.csv")
+    table.tail(20).write_csv(tmp_path / "labelled.csv")
+    monkeypatch.chdir(tmp_path)
+    for line in lines:
+        assert main(shlex.split(line, comments=True)[1:]) == 0, line
+        capsys.readouterr()
+    assert {"run", "predictions.csv", "why.png"} <= {path.name for path in tmp_path.iterdir()}
