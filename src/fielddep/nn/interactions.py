@@ -12,6 +12,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from fielddep import kernels
+from fielddep.kernels.network_input import pair_products
+
 
 class BilinearInteractions(nn.Module):
     """e_i^T Phi_ij e_j for every pair i < j, in the order (0,1), (0,2), ..., (m-2, m-1).
@@ -39,6 +42,8 @@ class BilinearInteractions(nn.Module):
 
     def forward(self, e_BFD: torch.Tensor) -> torch.Tensor:
         """Products of all pairs."""
+        if kernels.usable(e_BFD, self.phi_PDD):
+            return pair_products(e_BFD, self.phi_PDD)
         n_rows, n_fields, d_embed = e_BFD.shape
         # Unbinding and splitting once keeps the backward pass free of zero-filled copies that slicing would make.
         fields = e_BFD.unbind(dim=1)

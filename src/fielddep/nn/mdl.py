@@ -8,9 +8,11 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from fielddep import kernels
 from fielddep.config import ModelConfig
 from fielddep.data.batch import FieldLayout
 from fielddep.errors import ConfigError, SchemaError
+from fielddep.kernels.network_input import look_up, network_input, sum_of_fields
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.interactions import BilinearInteractions
 from fielddep.nn.mlp import build_mlp
@@ -89,26 +91,63 @@ class MDL(FieldModel):
         return e_BFD[:, : self.layout.n_fields] if self.layout.crosses else e_BFD
 
     def _logits(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> tuple[torch.Tensor, Dependencies | None]:
+        if self._can_fuse(ids_BF):
+            return self._fused_logits(ids_BF, numbers_BN), None
         e_BFD = self.embed(ids_BF, numbers_BN)
-        products_BP = self.interactions(e_BFD)
-        inputs = [products_BP]
+        inputs = [self.interactions(e_BFD)]
         dependencies = None
         if self.config.dependencies != "none":
             dependencies = self.refinement(self.fields_of(e_BFD))
             inputs.append(self._dependency_values(dependencies))
         if self.config.embedding_input:
             inputs.append(e_BFD.flatten(1))
-        logits_BC: torch.Tensor = self.mlp(torch.cat(inputs, dim=1)) + self.bias
-        if self.config.product_output and self.n_outputs == 1:
-            logits_BC = logits_BC + products_BP.sum(dim=1, keepdim=True)
+        logits_BC = self._network_logits(torch.cat(inputs, dim=1))
         if self.first_order is not None:
             logits_BC = logits_BC + self.first_order(ids_BF, numbers_BN).sum(dim=1)
         return logits_BC, dependencies
 
+    def _network_logits(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Outputs of the network (B, C); the pair products are the first of its inputs."""
+        logits_BC: torch.Tensor = self.mlp(inputs) + self.bias
+        if self.config.product_output and self.n_outputs == 1:
+            logits_BC = logits_BC + inputs[:, : self.interactions.n_pairs].sum(dim=1, keepdim=True)
+        return logits_BC
+
+    def _can_fuse(self, ids_BF: torch.Tensor) -> bool:
+        """Whether equal ids have equal embeddings, nobody asks for the dependencies, and the kernels fit."""
+        dropping = self.training and self.config.embedding_dropout > 0
+        tensors = (ids_BF, self.embedding.weight, self.interactions.phi_PDD)
+        return not dropping and self.config.dependencies != "global" and kernels.usable(*tensors)
+
+    def _fused_logits(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
+        """The same numbers from the compiled kernels, which work once per distinct value."""
+        refined = self.config.dependencies == "refined"
+        loop = self.refinement.inner_loop(
+            self.embedding.weight.shape[1],
+            value_scale=1.0 / self._dependency_scale,
+            with_diagonal=self.config.dependency_diagonal,
+        )
+        lookup = look_up(ids_BF, len(self.embedding.weight), numbers_BN, self.layout.numerical)
+        inputs = network_input(
+            lookup,
+            self.embedding.weight,
+            self.interactions.phi_PDD,
+            self.refinement.w0_FF if refined else None,
+            loop if refined else None,
+            with_embeddings=self.config.embedding_input,
+        )
+        logits_BC = self._network_logits(inputs)
+        if self.first_order is not None:
+            logits_BC = logits_BC + sum_of_fields(lookup, self.first_order.weight)
+        return logits_BC
+
+    @property
+    def _dependency_scale(self) -> float:
+        return self.config.sparsity if self.config.dependency_scale == "normalized" else 1.0
+
     def _dependency_values(self, dependencies: Dependencies) -> torch.Tensor:
         """Entries of mu * W (B, Q) that the network sees."""
-        scale = self.config.sparsity if self.config.dependency_scale == "normalized" else 1.0
-        weighted_BFF = dependencies.w_BFF * (dependencies.mu_BF / scale).unsqueeze(1)
+        weighted_BFF = dependencies.w_BFF * (dependencies.mu_BF / self._dependency_scale).unsqueeze(1)
         return weighted_BFF.flatten(1).index_select(1, self.dependency_inputs_Q)
 
 

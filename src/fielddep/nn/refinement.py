@@ -18,6 +18,8 @@ from typing import Literal
 import torch
 from torch import nn
 
+from fielddep import kernels
+from fielddep.kernels.refinement import InnerLoop, refine
 from fielddep.nn.simplex import project_to_simplex
 
 
@@ -89,8 +91,28 @@ class Refinement(nn.Module):
 
     def forward(self, e_BFD: torch.Tensor) -> Dependencies:
         """Dependencies after the last step."""
+        if kernels.usable(e_BFD, self.weight):
+            w_BFF, mu_BF, squared_BF = refine(e_BFD, self.w0_FF, self.inner_loop(e_BFD.shape[2]))
+            return Dependencies(w_BFF=w_BFF, mu_BF=mu_BF, squared_residuals_BF=squared_BF)
         *_, last = self.path(e_BFD)
         return last
+
+    def inner_loop(self, d_embed: int, *, value_scale: float = 1.0, with_diagonal: bool = True) -> InnerLoop:
+        """The steps as the compiled kernels want to know them."""
+        n_fields = self.weight.shape[0]
+        return InnerLoop(
+            n_fields=n_fields,
+            d_embed=d_embed,
+            n_steps=self.n_inner_steps,
+            inner_lr=self.inner_lr,
+            sparsity=self.sparsity,
+            mu_start=self.mu_start,
+            mu_from_old=self.mu_update_from == "old",
+            mean_residuals=self.residual_reduction == "mean",
+            gram_form=gram_is_cheaper(n_fields, d_embed, self.n_inner_steps),
+            value_scale=value_scale,
+            with_diagonal=with_diagonal,
+        )
 
     def path(self, e_BFD: torch.Tensor, n_inner_steps: int | None = None) -> Iterator[Dependencies]:
         """Dependencies before the first and after every step: (W(t), mu(t)) for t = 0 ... T."""
@@ -113,17 +135,23 @@ class Refinement(nn.Module):
             yield Dependencies(w_BFF=w_BFF, mu_BF=mu_BF, squared_residuals_BF=squared_BF)
 
 
-class ResidualProduct:
-    """W -> (E^T E W, squared column norms of E W), by the cheaper of two equal forms.
+def gram_is_cheaper(n_fields: int, d_embed: int, n_inner_steps: int) -> bool:
+    """Whether S = E^T E pays off: it costs D F^2 once and then F^3 a product, the direct form 2 D F^2 a product.
 
-    The Gram form pays D F^2 once and F^3 a product; the direct form pays 2 D F^2 a product. With many fields and
-    small embeddings the direct form wins.
+    Example:
+        >>> gram_is_cheaper(22, 40, 4), gram_is_cheaper(60, 8, 4)
+        (True, False)
     """
+    n_products = n_inner_steps + 1
+    return d_embed + n_products * n_fields <= 2 * n_products * d_embed
+
+
+class ResidualProduct:
+    """W -> (E^T E W, squared column norms of E W), by the cheaper of two equal forms."""
 
     def __init__(self, e_BFD: torch.Tensor, n_inner_steps: int) -> None:
         _, n_fields, d_embed = e_BFD.shape
-        n_products = n_inner_steps + 1
-        self.gram_form = d_embed + n_products * n_fields <= 2 * n_products * d_embed
+        self.gram_form = gram_is_cheaper(n_fields, d_embed, n_inner_steps)
         self.e_BFD = e_BFD
         self.s_BFF = e_BFD @ e_BFD.transpose(1, 2) if self.gram_form else None
 

@@ -1,7 +1,7 @@
 """Optimisers whose embedding step touches only the ids of the batch.
 
-A table's sparse gradient is summed per id once (`gather_rows`), then ridge, clipping, decay and the Adagrad or
-Adam rule act on those rows alone: a step costs the same with twenty thousand ids and with twenty million.
+A table's sparse gradient is summed per id once, then ridge, clipping, decay and the Adagrad or Adam rule act on
+those rows alone: a step costs the same with twenty thousand ids and with twenty million.
 
 What the settings mean under sparse steps:
 
@@ -20,36 +20,47 @@ Shape legend: I joint ids, U distinct ids of the batch, D size of a table's row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
 
+from fielddep import kernels
+from fielddep.kernels.network_input import look_up
+from fielddep.kernels.steps import Rule, advance
 from fielddep.nn.model import FieldModel
 
 ADAM_BETAS = (0.9, 0.999)
 EPSILON = {"adagrad": 1e-10, "adam": 1e-8}
 
 
-@dataclass(kw_only=True)
-class RowGradient:
-    """Gradient of the rows of one table that a batch looked up."""
+@dataclass(frozen=True, kw_only=True)
+class LookedUp:
+    """The distinct ids that a batch looked up, and how often; their order is that of the gradients beside them."""
 
     ids_U: torch.Tensor
     counts_U: torch.Tensor
-    gradient_UD: torch.Tensor
 
+    @classmethod
+    def of(cls, ids_BF: torch.Tensor, n_ids: int, *, compiled: bool) -> LookedUp:
+        """Count the ids of a batch."""
+        if compiled:
+            lookup = look_up(ids_BF, n_ids)
+            return cls(ids_U=lookup.ids_U, counts_U=lookup.counts_U)
+        ids_U, counts_U = torch.unique(ids_BF, return_counts=True)
+        return cls(ids_U=ids_U, counts_U=counts_U)
 
-def gather_rows(sparse_gradient: torch.Tensor) -> RowGradient:
-    """Sum a sparse gradient per id."""
-    indices = sparse_gradient._indices()[0]
-    values = sparse_gradient._values()
-    ids_U, position, counts_U = torch.unique(indices, return_inverse=True, return_counts=True)
-    gradient_UD = torch.zeros(len(ids_U), values.shape[1], dtype=values.dtype, device=values.device)
-    gradient_UD.index_add_(0, position, values)
-    return RowGradient(ids_U=ids_U, counts_U=counts_U, gradient_UD=gradient_UD)
+    def sum_per_id(self, sparse_gradient: torch.Tensor) -> torch.Tensor:
+        """Gradient (U, D) of every id; `sparse_gradient` has an entry per look-up, or per id already."""
+        indices, values = sparse_gradient._indices()[0], sparse_gradient._values()
+        if torch.equal(indices, self.ids_U):
+            return values
+        sorted_U, order_U = self.ids_U.sort()
+        place = order_U[torch.searchsorted(sorted_U, indices)]
+        gradient_UD = torch.zeros(len(self.ids_U), values.shape[1], dtype=values.dtype, device=values.device)
+        return gradient_UD.index_add_(0, place, values)
 
 
 class Optimizer:
@@ -112,37 +123,80 @@ class Optimizer:
             weight.grad = None
 
     @torch.no_grad()
-    def step(self, n_rows: int) -> None:
-        """Apply the gradients of a batch of `n_rows` rows."""
-        rows = {name: gather_rows(w.grad) for name, w in self._tables.items() if w.grad is not None}
-        values = {name: self._tables[name][row.ids_U] for name, row in rows.items()}
-        for name, row in rows.items():
-            if self._l2[name] > 0:
-                share_U = row.counts_U / n_rows
-                if self.l2_scale_I is not None:
-                    share_U = share_U * self.l2_scale_I[row.ids_U]
-                strength_U1 = (self._l2[name] * share_U).unsqueeze(1).to(row.gradient_UD.dtype)
-                row.gradient_UD.addcmul_(strength_U1, values[name])
+    def step(self, ids_BF: torch.Tensor) -> None:
+        """Apply the gradients of a batch with these ids."""
+        compiled = kernels.usable(ids_BF, *self._tables.values(), *self._dense.values())
+        tables = {name: weight for name, weight in self._tables.items() if weight.grad is not None}
+        if not tables:
+            return self._step_dense(compiled)
+        looked_up = LookedUp.of(ids_BF, len(next(iter(tables.values()))), compiled=compiled)
+        gradients = {name: looked_up.sum_per_id(w.grad) for name, w in tables.items() if w.grad is not None}
+        if not compiled or self.clip_norm is not None:
+            self._add_ridge(gradients, looked_up, len(ids_BF))
         if self.clip_norm is not None:
-            self._clip(rows)
-        for name, weight in self._dense.items():
-            if weight.grad is not None:
-                self._advance(weight, weight.grad, {slot: self._state[f"{name}/{slot}"] for slot in self._slots})
-        for name, row in rows.items():
-            slots = {slot: self._state[f"{name}/{slot}"][row.ids_U] for slot in self._slots}
-            self._advance(values[name], row.gradient_UD, slots)
-            self._tables[name].index_copy_(0, row.ids_U, values[name])
-            for slot, state in slots.items():
-                self._state[f"{name}/{slot}"].index_copy_(0, row.ids_U, state)
+            self._clip(gradients.values())
+        self._step_dense(compiled)
+        for name, gradient_UD in gradients.items():
+            if compiled:
+                ridge = 0.0 if self.clip_norm is not None else self._l2[name] / len(ids_BF)
+                self._advance_compiled(name, tables[name], gradient_UD, looked_up, ridge)
+            else:
+                self._advance_rows(name, tables[name], gradient_UD, looked_up.ids_U)
+        return None
 
-    def _clip(self, rows: Mapping[str, RowGradient]) -> None:
+    def _add_ridge(self, gradients: Mapping[str, torch.Tensor], looked_up: LookedUp, n_rows: int) -> None:
+        for name, gradient_UD in gradients.items():
+            if self._l2[name] > 0:
+                share_U = self._ridge_weight(looked_up) / n_rows
+                strength_U1 = (self._l2[name] * share_U).unsqueeze(1).to(gradient_UD.dtype)
+                gradient_UD.addcmul_(strength_U1, self._tables[name][looked_up.ids_U])
+
+    def _ridge_weight(self, looked_up: LookedUp) -> torch.Tensor:
+        """How firmly every id is held: its look-ups, scaled for its rarity where that is asked."""
+        if self.l2_scale_I is None:
+            return looked_up.counts_U
+        return looked_up.counts_U * self.l2_scale_I[looked_up.ids_U]
+
+    def _clip(self, of_tables: Iterable[torch.Tensor]) -> None:
         gradients = [p.grad for p in self._dense.values() if p.grad is not None]
-        gradients += [row.gradient_UD for row in rows.values()]
+        gradients += of_tables
         norm = torch.linalg.vector_norm(torch.stack([gradient.norm() for gradient in gradients]))
         assert self.clip_norm is not None
         factor = torch.clamp(self.clip_norm / (norm + 1e-12), max=1.0)
         for gradient in gradients:
             gradient.mul_(factor)
+
+    def _slots_of(self, name: str) -> dict[str, torch.Tensor]:
+        return {slot: self._state[f"{name}/{slot}"] for slot in self._slots}
+
+    def _step_dense(self, compiled: bool) -> None:
+        for name, weight in self._dense.items():
+            if weight.grad is None:
+                continue
+            if compiled:
+                advance(self._rule, weight, weight.grad, self._slots_of(name))
+            else:
+                self._advance(weight, weight.grad, self._slots_of(name))
+
+    def _advance_rows(self, name: str, weight: torch.Tensor, gradient_UD: torch.Tensor, ids_U: torch.Tensor) -> None:
+        values_UD = weight[ids_U]
+        slots = {slot: state[ids_U] for slot, state in self._slots_of(name).items()}
+        self._advance(values_UD, gradient_UD, slots)
+        weight.index_copy_(0, ids_U, values_UD)
+        for slot, state in slots.items():
+            self._state[f"{name}/{slot}"].index_copy_(0, ids_U, state)
+
+    def _advance_compiled(
+        self, name: str, weight: torch.Tensor, gradient_UD: torch.Tensor, looked_up: LookedUp, ridge: float
+    ) -> None:
+        counts_U = self._ridge_weight(looked_up) if ridge > 0 else None
+        slots = self._slots_of(name)
+        advance(self._rule, weight, gradient_UD, slots, ids_U=looked_up.ids_U, ridge=ridge, counts_U=counts_U)
+
+    @property
+    def _rule(self) -> Rule:
+        shrink = 1.0 - self.lr * self.weight_decay
+        return Rule(kind=self.kind, lr=self.lr, shrink=shrink, epsilon=EPSILON[self.kind], betas=ADAM_BETAS)
 
     def _advance(self, values: torch.Tensor, gradient: torch.Tensor, slots: dict[str, torch.Tensor]) -> None:
         """One step of the rule on a dense weight or on rows of a table, all in place; the gradient is used up."""

@@ -157,7 +157,7 @@ class Trainer:
         total.backward()  # type: ignore[no-untyped-call]
         if self.device.type == "cpu" or self.state.step % NAN_CHECK_STEPS == 0:
             self._guard(batch, total)
-        self.optimizer.step(len(batch))
+        self.optimizer.step(batch.ids_BF)
         self._losses.append(loss.detach())
         self._tell(lambda c: c.on_step(self.state.step, len(batch), float(loss.detach())))
 

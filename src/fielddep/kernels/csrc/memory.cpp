@@ -1,0 +1,67 @@
+// Memory that is used again: fresh pages of the system cost more than the arithmetic on them.
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels.h"
+
+namespace fielddep {
+namespace {
+
+constexpr int64_t kMostKept = int64_t(1) << 26;  // floats that wait for the next batch, at most
+
+struct Block {
+    float* memory;
+    int64_t size;
+};
+
+std::mutex guard;
+std::vector<Block> waiting;
+std::unordered_map<float*, int64_t> lent;
+int64_t n_waiting = 0;
+
+}  // namespace
+
+float* borrow(int64_t n_floats) {
+    const int64_t size = (n_floats + 15) / 16 * 16;
+    const std::lock_guard<std::mutex> lock(guard);
+    size_t best = waiting.size();
+    for (size_t i = 0; i < waiting.size(); ++i)
+        if (waiting[i].size >= size && waiting[i].size <= 2 * size &&
+            (best == waiting.size() || waiting[i].size < waiting[best].size))
+            best = i;
+    Block block;
+    if (best < waiting.size()) {
+        block = waiting[best];
+        waiting[best] = waiting.back();
+        waiting.pop_back();
+        n_waiting -= block.size;
+    } else {
+        block = {static_cast<float*>(std::aligned_alloc(64, size * sizeof(float))), size};
+        if (block.memory == nullptr) throw std::bad_alloc();
+    }
+    lent[block.memory] = block.size;
+    return block.memory;
+}
+
+void give_back(float* memory) {
+    const std::lock_guard<std::mutex> lock(guard);
+    const auto found = lent.find(memory);
+    const Block block{memory, found->second};
+    lent.erase(found);
+    if (n_waiting + block.size > kMostKept) {
+        for (const Block& old : waiting) std::free(old.memory);
+        waiting.clear();
+        n_waiting = 0;
+    }
+    if (block.size > kMostKept) {
+        std::free(memory);
+        return;
+    }
+    waiting.push_back(block);
+    n_waiting += block.size;
+}
+
+}  // namespace fielddep

@@ -1,0 +1,85 @@
+"""Which form does the work: the environment, the block, and what cannot be compiled."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fielddep import kernels
+from fielddep.errors import ConfigError
+from tests.unit.kernels.agreement import Case, gradients
+
+CASE = Case(n_ids=(9, 30, 4), d_embed=6, n_rows=50, settings={})
+needs_native = pytest.mark.skipif(kernels.native() is None, reason="no compiled kernels in this installation")
+
+
+def test_the_environment_forces_the_plain_form(monkeypatch):
+    monkeypatch.setenv(kernels.VARIABLE, "plain")
+    assert kernels.native() is None
+    assert not kernels.usable(torch.ones(1))
+    assert kernels.name() == "plain"
+
+
+def test_a_block_overrules_the_environment(monkeypatch):
+    monkeypatch.setenv(kernels.VARIABLE, "native")
+    with kernels.forced("plain"):
+        assert kernels.choice() == "plain"
+    assert kernels.choice() == "native"
+
+
+def test_an_unknown_choice_is_refused(monkeypatch):
+    monkeypatch.setenv(kernels.VARIABLE, "fast")
+    with pytest.raises(ConfigError, match="must be auto, plain or native; given 'fast'"):
+        kernels.native()
+
+
+def test_without_the_compiled_module_the_plain_form_works(monkeypatch):
+    monkeypatch.setattr(kernels, "_load", lambda: None)
+    assert kernels.name() == "plain"
+    found = gradients(CASE.model(), CASE.batch(), "auto")
+    assert found["logits"].isfinite().all()
+    with pytest.raises(ConfigError, match="this installation has none"), kernels.forced("native"):
+        kernels.native()
+
+
+@needs_native
+def test_float64_and_other_devices_take_the_plain_form():
+    assert kernels.usable(torch.ones(1), torch.ones(1, dtype=torch.int64))
+    assert not kernels.usable(torch.ones(1), torch.ones(1, dtype=torch.float64))
+    assert not kernels.usable(torch.ones(1, device="meta"))
+    model, batch = CASE.model().double(), CASE.batch()
+    assert model(batch.ids_BF, batch.numbers_BN.double()).dtype == torch.float64
+
+
+@needs_native
+def test_a_traced_model_holds_plain_operations_only():
+    model, batch = CASE.model().eval(), CASE.batch()
+    with torch.no_grad():
+        traced = torch.jit.trace(model, (batch.ids_BF, batch.numbers_BN))
+        other = CASE.batch(seed=1)
+        expected = model(other.ids_BF, other.numbers_BN)
+        torch.testing.assert_close(traced(other.ids_BF, other.numbers_BN), expected, atol=1e-4, rtol=1e-4)
+
+
+@needs_native
+@pytest.mark.parametrize("instruction_set", ["avx512", "avx2", "baseline"])
+def test_every_instruction_set_agrees(instruction_set):
+    """The choice is made once a process, so each has its own."""
+    code = (
+        "from fielddep import kernels\n"
+        "from tests.unit.kernels.agreement import Case, assert_agree, gradients\n"
+        "print(kernels.name())\n"
+        "for k, settings in ((13, {}), (40, {'mu_update_from': 'old'}), (6, {'embedding_input': True})):\n"
+        "    case = Case(n_ids=(9, 300, 4, 2, 7, 50), d_embed=k, n_rows=150, numerical=(3,), settings=settings)\n"
+        "    model, batch = case.model(), case.batch()\n"
+        "    assert_agree(gradients(model, batch, 'native'), gradients(model, batch, 'plain'))\n"
+    )
+    environment = {**os.environ, "FIELDDEP_INSTRUCTION_SET": instruction_set}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if done.stdout.strip() != instruction_set:
+        pytest.skip(f"this processor has no {instruction_set}")
