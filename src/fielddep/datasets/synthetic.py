@@ -7,6 +7,8 @@ its postcode makes an order suspicious): no field alone tells the target.
 
 Rows are drawn in blocks, each with its own random stream. So a table of any size can be written with little
 memory, and the first rows do not depend on how many follow.
+
+`click_batches` and `write_clicks_csv` make a larger kind of table in the same spirit: a click log like Avazu's.
 """
 
 from __future__ import annotations
@@ -18,7 +20,20 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from fielddep.datasets.synthetic_clicks import click_batches, write_clicks_csv
 from fielddep.errors import ConfigError
+
+__all__ = [
+    "BLOCK_ROWS",
+    "DEFAULT_DEPENDENCIES",
+    "TARGET",
+    "SyntheticTable",
+    "click_batches",
+    "field_names",
+    "generate",
+    "generate_batches",
+    "write_clicks_csv",
+]
 
 TARGET = "target"
 BLOCK_ROWS = 65_536
