@@ -1,12 +1,13 @@
 # make demo    set up and run the whole way on real data
 # make test    set up and run the tests
 # make check   lint, types, tests, doctests, README examples
+# make bench   speed and memory, beside other programs; make bench-size, make bench-accuracy: the other benchmarks
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types bench-accuracy clean
+.PHONY: demo test check lint types bench bench-size bench-accuracy clean
 
 $(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/fielddep/kernels/csrc/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -28,8 +29,26 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-bench-accuracy: $(STAMP)
+BENCH := $(VENV)/.bench
+SCRATCH ?= bench-scratch
+
+$(BENCH): $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	touch $@
+
+bench: $(BENCH)
+	$(BIN)/python benchmarks/speed/run.py
+	$(BIN)/python benchmarks/speed/growth.py
+	$(BIN)/python benchmarks/speed/parts.py
+	$(BIN)/python benchmarks/speed/loading.py
+	PYTHON=$(BIN)/python sh benchmarks/speed/peers_env.sh
+	$(BIN)/python benchmarks/speed/peers.py
+
+bench-size: $(BENCH)
+	$(BIN)/python benchmarks/size/encode.py --scratch $(SCRATCH)
+	$(BIN)/python benchmarks/size/train.py --scratch $(SCRATCH)
+
+bench-accuracy: $(BENCH)
 	$(BIN)/python benchmarks/accuracy/run.py
 
 clean:

@@ -1,0 +1,170 @@
+"""What does loading cost beside a training step?
+
+    python benchmarks/speed/loading.py
+
+Writes a store of Avazu's shape (22 fields, 2 million ids, skewed) from synthetic ids, and measures for it and for the
+same rows in memory:
+
+- ms_per_batch: CPU time of all threads to prepare one batch of 2048 rows, shuffled, with joint ids; nothing else runs.
+- wait_ms: how long a training step waits for its batch, in a training that does run.
+- ms_per_step: CPU time of such a training step, its batch included.
+- share: ms_per_batch / ms_per_step. CPU time, as the thread that prepares batches takes it from the same cores.
+
+Results go to `loading.csv`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+
+from fielddep.config import Config
+from fielddep.data.encoder import TableEncoder
+from fielddep.data.fieldcoder import FieldCoder
+from fielddep.data.loader import BatchSource
+from fielddep.data.schema import Field, Schema
+from fielddep.data.store import Store, StoreWriter
+from fielddep.data.store_loader import Rows, StorePart, loader_for
+from fielddep.data.target import Target
+from fielddep.data.vocabulary import Vocabulary
+from fielddep.nn.registry import build_model
+from fielddep.training.defaults import decide
+from fielddep.training.trainer import Trainer
+from fielddep.training.unknown import UnknownTraining
+from shapes import SHAPES, Shape
+
+TARGET = Target(name="y", task="binary", classes=(0, 1))
+TRAIN_SHARE = 0.8
+CHUNK_ROWS = 1 << 18
+
+
+def encoder_of(shape: Shape, n_rows: int) -> TableEncoder:
+    """An encoder with as many values a field as the shape has; their names do not matter."""
+    fields = tuple(Field(name=name, kind="categorical") for name in shape.fields)
+    vocabularies = [
+        Vocabulary(values=pl.int_range(len(count) - 2, eager=True).cast(pl.String), counts=count.astype(np.int64))
+        for count in shape.counts(n_rows)
+    ]
+    coders = tuple(
+        FieldCoder(field=field, coding=vocabulary, missing_values=("",))
+        for field, vocabulary in zip(fields, vocabularies, strict=True)
+    )
+    schema = Schema(fields=fields, target=TARGET)
+    return TableEncoder(schema=schema, coders=coders, missing_values=("",), handle_unknown="rare")
+
+
+def make_store(shape: Shape, n_rows: int, folder: Path) -> Store:
+    """Rows of the shape, of which eight tenths are for training."""
+    writer = StoreWriter(folder, encoder=encoder_of(shape, n_rows), config=Config())
+    rng = np.random.default_rng(0)
+    for first in range(0, n_rows, CHUNK_ROWS):
+        size = min(CHUNK_ROWS, n_rows - first)
+        parts = (rng.random(size) > TRAIN_SHARE).astype(np.uint8)
+        writer.append(shape.table(size, seed=first), parts)
+    return writer.finish()
+
+
+def rows_in_memory(store: Store) -> Rows:
+    """The training rows of a store as a table."""
+    everything = store.read(0, store.n_rows)
+    return everything.take(torch.from_numpy(np.flatnonzero(store.parts(0, store.n_rows) == 0)))
+
+
+def trainer_of(shape: Shape, store: Store, loader: BatchSource) -> Trainer:
+    """A trainer with the settings that `fit` would decide on, values replaced by the rare id included."""
+    settings = {"model.d_embed": shape.d_embed, "train.batch_size": shape.batch_rows}
+    config = decide(Config().replace(settings), n_rows=loader.n_rows)
+    return Trainer(
+        build_model(store.layout, TARGET.n_outputs, config.model),
+        TARGET,
+        config.train,
+        train=loader,
+        validation=loader,
+        prepare=UnknownTraining(store.layout, store.encoder.counts, rate=config.train.unknown_rate, seed=0),
+    )
+
+
+def loading_ms(loader: BatchSource) -> float:
+    """CPU milliseconds a batch over one epoch."""
+    start = time.process_time()
+    n_batches = sum(1 for _ in loader.batches(0))
+    return (time.process_time() - start) / n_batches * 1e3
+
+
+def training_ms(trainer: Trainer, n_steps: int) -> tuple[float, float]:
+    """CPU milliseconds a training step, and milliseconds of waiting for its batch (median)."""
+    batches: Iterator = trainer.train.batches(0)
+    for _ in range(3):
+        trainer.train_step(next(batches))
+    waits = []
+    start = time.process_time()
+    for _ in range(n_steps):
+        asked = time.perf_counter()
+        batch = next(batches)
+        waits.append(time.perf_counter() - asked)
+        trainer.train_step(batch)
+    seconds = time.process_time() - start
+    return seconds / n_steps * 1e3, float(np.median(waits)) * 1e3
+
+
+def measure(shape: Shape, *, n_rows: int, n_steps: int, folder: Path) -> list[dict[str, object]]:
+    """One row for the store and one for the table in memory."""
+    store = make_store(shape, n_rows, folder)
+    sources: dict[str, Rows] = {"store": StorePart(store=store, part="train"), "in-memory": rows_in_memory(store)}
+    found = []
+    for name, rows in sources.items():
+        loader = loader_for(rows, batch_size=shape.batch_rows, seed=0)
+        alone = loading_ms(loader)
+        step, wait = training_ms(trainer_of(shape, store, loader), n_steps)
+        share = alone / step
+        print(f"{name}: {alone:.3f} ms a batch, {step:.1f} ms a step, share {share:.2%}, {wait:.3f} ms waiting")
+        found.append(
+            {
+                "source": name,
+                "shape": shape.name,
+                "rows": n_rows,
+                "batch_rows": shape.batch_rows,
+                "ms_per_batch": round(alone, 4),
+                "ms_per_step": round(step, 2),
+                "share": round(share, 5),
+                "wait_ms": round(wait, 4),
+                "steps": n_steps,
+            }
+        )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--shape", choices=sorted(SHAPES), default="avazu")
+    parser.add_argument("--scratch", type=Path, help="folder for the store while it is measured")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "loading.csv")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    with tempfile.TemporaryDirectory(dir=arguments.scratch) as folder:
+        shape = SHAPES[arguments.shape]
+        rows = measure(shape, n_rows=arguments.rows, n_steps=arguments.steps, folder=Path(folder))
+    machine = {"threads": arguments.threads, "machine": f"{platform.machine()}, {os.cpu_count()} cores"}
+    with arguments.out.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*rows[0], *machine, "commit"])
+        writer.writeheader()
+        writer.writerows({**row, **machine, "commit": commit} for row in rows)
+
+
+if __name__ == "__main__":
+    main()
