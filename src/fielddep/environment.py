@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -13,17 +14,17 @@ from typing import Any
 import polars as pl
 import torch
 
+from fielddep.data.store import MANIFEST, Store
 from fielddep.errors import CheckpointError, ConfigError
 
 
-def environment(table: pl.DataFrame, source: str = "") -> dict[str, Any]:
+def environment(table: pl.DataFrame | Store, source: str = "") -> dict[str, Any]:
     """Facts for the record, as plain values.
 
     Args:
         table: what is trained on.
-        source: file that it came from; empty for a table in memory.
+        source: file or store that it came from; empty for a table in memory.
     """
-    file = Path(source)
     return {
         "fielddep": metadata.version("fielddep"),
         "python": platform.python_version(),
@@ -33,13 +34,30 @@ def environment(table: pl.DataFrame, source: str = "") -> dict[str, Any]:
         "cpu_count": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-        "source": {
-            "name": file.name,
-            "bytes": file.stat().st_size if source and file.is_file() else None,
-            "rows": len(table),
-            "columns": table.columns,
-            "fingerprint": str(table.hash_rows(seed=0).sum()) if len(table) else "",
-        },
+        "source": _store_facts(table) if isinstance(table, Store) else _table_facts(table, source),
+    }
+
+
+def _table_facts(table: pl.DataFrame, source: str) -> dict[str, Any]:
+    file = Path(source)
+    return {
+        "name": file.name,
+        "bytes": file.stat().st_size if source and file.is_file() else None,
+        "rows": len(table),
+        "columns": table.columns,
+        "fingerprint": str(table.hash_rows(seed=0).sum()) if len(table) else "",
+    }
+
+
+def _store_facts(store: Store) -> dict[str, Any]:
+    """The checksums of all files of a store are its fingerprint, so that nothing large is read."""
+    files = json.loads((store.folder / MANIFEST).read_text("utf-8"))["files"]
+    return {
+        "name": store.folder.name,
+        "bytes": sum(file["bytes"] for file in files.values()),
+        "rows": store.n_rows,
+        "columns": list(store.layout.names),
+        "fingerprint": hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest(),
     }
 
 

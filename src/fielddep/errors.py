@@ -24,6 +24,10 @@ class TableError(UserError):
     """A table cannot be read: missing, empty, ragged, badly encoded or of an unknown format."""
 
 
+class SourceChangedError(TableError):
+    """A file vanished or changed while it was being used."""
+
+
 class SchemaError(UserError):
     """A table does not fit its schema: columns absent, target unusable, too few fields."""
 
@@ -38,6 +42,10 @@ class SplitError(UserError):
 
 class BundleError(UserError):
     """A saved model is missing, cut off, altered or of a newer format."""
+
+
+class StoreError(UserError):
+    """A store of encoded rows is missing, unfinished, cut off, altered or of a newer format."""
 
 
 class CheckpointError(UserError):

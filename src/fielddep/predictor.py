@@ -1,4 +1,4 @@
-"""Predictor: a bundle in, predictions on any table out, in bounded memory and in the table's order."""
+"""Predictor: a bundle in, predictions on any table or store out, in bounded memory and in the order of its rows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,19 @@ from fielddep.bundle import Bundle
 from fielddep.config import DataConfig, Kind
 from fielddep.data.encoded import EncodedTable
 from fielddep.data.encoder import UnknownReport, check_columns
-from fielddep.data.readers import read_table, stream_batches
+from fielddep.data.readers import in_memory, read_memory, read_table, stream_batches
+from fielddep.data.store import PART_NAMES, Store, is_store
 from fielddep.data.target import Target
+from fielddep.data.translate import stored_rows
+from fielddep.errors import SplitError
 from fielddep.nn.link import predictions
 from fielddep.training.metrics import Metrics
 
 CHUNK_ROWS = 65_536
-BATCH_ROWS = 8192
+BATCH_ROWS = 2048
+"""Rows that go through the model at a time: its buffers stay in cache, and larger batches are no faster."""
+ALL = "all"
+"""Name of all parts of a table together."""
 
 
 class Predictor:
@@ -31,8 +37,9 @@ class Predictor:
         device: torch device.
         chunk_rows: rows that are read and encoded at a time; memory use does not depend on the table's length.
 
-    A table may be anything `read_table` takes. Target and extra columns are ignored; absent fields are named in
-    the error; unknown and missing values are accepted.
+    A table may be anything `read_table` takes, or a store (see `data.translate` for one that the model was not trained
+    on). Target and extra columns are ignored; absent fields are named in the error; unknown and missing values are
+    accepted.
     """
 
     def __init__(self, bundle: Bundle | str | Path, *, device: str = "cpu", chunk_rows: int = CHUNK_ROWS) -> None:
@@ -62,10 +69,14 @@ class Predictor:
         for chunk, report in self._encoded(table, config, with_target=False):
             yield self._frame(self.logits(chunk)), report
 
-    def evaluate(self, table: Any, *, config: DataConfig | None = None) -> dict[str, float]:
-        """Metrics over all rows of a table that holds the target."""
+    def evaluate(self, table: Any, *, config: DataConfig | None = None, part: str = ALL) -> dict[str, float]:
+        """Metrics over all rows of a table that holds the target, or over one part of a store.
+
+        Raises:
+            SplitError: when a part is asked of a table, which has none, or a part has no rows.
+        """
         metrics = Metrics(self.target)
-        for chunk, _ in self._encoded(table, config, with_target=True):
+        for chunk, _ in self._encoded(table, config, with_target=True, part=part):
             assert chunk.target_R is not None
             metrics.update(self.logits(chunk).cpu(), chunk.target_R, chunk.weight_R)
         return metrics.result()
@@ -80,21 +91,32 @@ class Predictor:
         return torch.cat(outputs)
 
     def _encoded(
-        self, table: Any, config: DataConfig | None, *, with_target: bool
+        self, table: Any, config: DataConfig | None, *, with_target: bool, part: str = ALL
     ) -> Iterator[tuple[EncodedTable, UnknownReport]]:
         encoder = self.bundle.encoder
-        source = self._read(table, config, with_target=with_target)
-        wanted = list(encoder.schema.field_names)
-        if with_target:
-            wanted += [name for name in (self.target.name, encoder.schema.weight) if name is not None]
-        check_columns(source.collect_schema().names(), wanted)
+        if isinstance(table, Store) or is_store(table):
+            store = table if isinstance(table, Store) else Store.open(table)
+            yield from stored_rows(store, encoder, part=_checked_part(store, part), with_target=with_target)
+            return
+        if part != ALL:
+            raise SplitError(f"only a store knows which rows are its {part} rows; encode the table, or leave out part")
         first_row = 0
-        for chunk in stream_batches(source.select(wanted), self.chunk_rows):
+        for chunk in self._chunks(table, config, with_target=with_target):
             yield encoder.encode_with_report(chunk, with_target=with_target, first_row=first_row)
             first_row += len(chunk)
 
-    def _read(self, table: Any, config: DataConfig | None, *, with_target: bool) -> pl.LazyFrame:
-        return read_table(table, reading_for(self.bundle, config or DataConfig()), has_target=with_target)
+    def _chunks(self, table: Any, config: DataConfig | None, *, with_target: bool) -> Iterator[pl.DataFrame]:
+        """The columns that are needed; of a table in memory all, as nothing is gained by leaving some out."""
+        wanted = list(self.bundle.encoder.schema.field_names)
+        if with_target:
+            wanted += [name for name in (self.target.name, self.bundle.encoder.schema.weight) if name is not None]
+        if in_memory(table):
+            frame = read_memory(table)
+            check_columns(frame.columns, wanted)
+            return frame.iter_slices(self.chunk_rows)
+        source = read_table(table, reading_for(self.bundle, config or DataConfig()), has_target=with_target)
+        check_columns(source.collect_schema().names(), wanted)
+        return stream_batches(source.select(wanted), self.chunk_rows)
 
     def _frame(self, logits_BC: torch.Tensor) -> pl.DataFrame:
         values = predictions(logits_BC, self.target).cpu().numpy()
@@ -103,6 +125,17 @@ class Predictor:
         labels = pl.Series("prediction", self.target.classes)
         columns = {f"probability_{label}": values[:, c] for c, label in enumerate(self.target.classes)}
         return pl.DataFrame({"prediction": labels.gather(values.argmax(axis=1)), **columns})
+
+
+def _checked_part(store: Store, part: str) -> str | None:
+    """The part of a store to read; None for all."""
+    if part == ALL:
+        return None
+    if part not in PART_NAMES:
+        raise SplitError(f"a part is one of {', '.join(PART_NAMES)} or {ALL}; given {part!r}")
+    if not store.n_rows_of[part]:
+        raise SplitError(f"store {store.folder} has no {part} rows; choose another part")
+    return part
 
 
 def reading_for(bundle: Bundle, base: DataConfig) -> DataConfig:

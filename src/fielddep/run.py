@@ -29,13 +29,14 @@ import polars as pl
 
 from fielddep.bundle import MANIFEST, Bundle
 from fielddep.config import Config
+from fielddep.data.store import Store
 from fielddep.environment import check_device, check_source, environment
 from fielddep.errors import BundleError, ConfigError, MissingExtraError, UserError
 from fielddep.files import write_atomically, write_json, write_text
-from fielddep.fitting import Prepared, measure, prepare, train_model
+from fielddep.fitting import TrainingData, measure, prepare, prepare_store, train_model
 from fielddep.training.callbacks import Callback, TensorBoard
 from fielddep.training.checkpoint import CheckpointFolder
-from fielddep.training.history import History
+from fielddep.training.history import Evaluation, History
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,12 @@ class Run:
         found: dict[str, dict[str, float]] = json.loads((self.folder / METRICS).read_text("utf-8"))
         return found
 
+    @property
+    def history(self) -> list[Evaluation]:
+        """The evaluations of the training, in order."""
+        lines = (self.folder / HISTORY).read_text("utf-8").splitlines()
+        return [Evaluation(**json.loads(line)) for line in lines]
+
 
 def run_state(folder: Path) -> State:
     """What a folder holds; a run that is being replaced is unfinished."""
@@ -121,7 +128,7 @@ def check_folder(folder: Path, *, force: bool = False, resume: bool = False) -> 
 
 
 def train_run(
-    table: pl.DataFrame,
+    table: pl.DataFrame | Store,
     config: Config,
     folder: str | Path,
     *,
@@ -130,20 +137,21 @@ def train_run(
     callbacks: Sequence[Callback] = (),
     tensorboard: bool = False,
     source: str = "",
-    on_prepared: Callable[[Prepared], None] | None = None,
+    on_prepared: Callable[[TrainingData], None] | None = None,
 ) -> Run:
-    """Train on a table and keep everything in a folder.
+    """Train on a table or store and keep everything in a folder.
 
     Args:
-        table: fields and target.
-        config: settings; open ones are decided from the training rows.
+        table: fields and target, or a store.
+        config: settings; open ones are decided from the training rows. Those of data and split that a store was made
+            with are its own.
         folder: the run; made if it is not there.
         force: replace a run that is there, once the new one is whole.
         resume: go on with an unfinished run, or begin where none is; a finished one is left as it is.
         callbacks: lookers-on of the training.
         tensorboard: write events for TensorBoard into the run.
         source: file that the table came from, for the record.
-        on_prepared: told of the table once it is split and encoded, before the training.
+        on_prepared: told of the rows once they are split and encoded, before the training.
 
     Raises:
         UserError: when the folder must not be written to, or the table or the settings cannot be used.
@@ -161,8 +169,8 @@ def train_run(
     if state == "unfinished" and resume:
         _check_request(attempt / REQUEST, config)
         check_source(attempt / ENVIRONMENT, record)
-    prepared = prepare(table, config)
-    for warning in prepared.split.warnings:
+    prepared = prepare_store(table, config) if isinstance(table, Store) else prepare(table, config)
+    for warning in prepared.warnings:
         log.warning("%s", warning)
     if on_prepared is not None:
         on_prepared(prepared)
@@ -190,7 +198,7 @@ def resolve_bundle(path: str | Path) -> Path:
         raise BundleError(str(error)) from None
 
 
-def _train(prepared: Prepared, folder: Path, callbacks: Sequence[Callback], *, resume: bool) -> Run:
+def _train(prepared: TrainingData, folder: Path, callbacks: Sequence[Callback], *, resume: bool) -> Run:
     attempt = folder / CHECKPOINT
     history = History(attempt / HISTORY)
     model = train_model(

@@ -17,9 +17,12 @@ import pytest
 
 from fielddep.cli import main
 from fielddep.config import Config
+from fielddep.data import store_loader
+from fielddep.data.store import Store
 from fielddep.run import run_state, train_run
 from fielddep.training.callbacks import Callback
 from tests.conftest import small_frame
+from tests.stores import write_store
 
 # Where a child kills itself, the n-th time it gets there: (name, n). A list of them kills its resumption as well.
 KILLS: dict[str, list[tuple[str, int]]] = {
@@ -59,10 +62,13 @@ import polars as pl
 import torch
 from fielddep import bundle, run
 from fielddep.config import Config
+from fielddep.data import store_loader
+from fielddep.data.store import Store, is_store
 from fielddep.training import checkpoint
 from fielddep.training.callbacks import Callback
 
 table, out, plan = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
+store_loader.WINDOW_ROWS, store_loader.PIECE_ROWS = 64, 8
 
 
 class Moments(Callback):
@@ -111,7 +117,8 @@ def child(folder, settings, name, count):
     torch.set_num_threads(1)
     moments = Moments(name, count)
     patch(moments)
-    run.train_run(pl.read_parquet(table), Config().replace(settings), folder, resume=True, callbacks=[moments])
+    rows = Store.open(table) if is_store(table) else pl.read_parquet(table)
+    run.train_run(rows, Config().replace(settings), folder, resume=True, callbacks=[moments])
     os._exit(0)
 
 
@@ -138,13 +145,18 @@ def killed(table: Path) -> Path:
     plan = {
         f"{o}-{case}": ({**SETTINGS, "train.optimizer": o}, kills) for o in OPTIMIZERS for case, kills in KILLS.items()
     }
-    words = [sys.executable, "-W", "ignore", "-c", DRIVER, str(table), str(table.parent / "killed"), json.dumps(plan)]
+    kill(table, table.parent / "killed", plan)
+    return table.parent / "killed"
+
+
+def kill(source: Path, out: Path, plan: dict[str, tuple[dict[str, object], list[tuple[str, int]]]]) -> None:
+    """Train on a table or store in children that kill themselves, one run a case of the plan."""
+    words = [sys.executable, "-W", "ignore", "-c", DRIVER, str(source), str(out), json.dumps(plan)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == sum(len(kills) for _, kills in plan.values())
     assert all(line.endswith(" 9") for line in lines), lines
-    return table.parent / "killed"
 
 
 @pytest.fixture(scope="module")
@@ -158,10 +170,10 @@ def straight(table: Path) -> dict[str, Path]:
 
 
 def outcome(run: Path) -> dict[str, object]:
-    """All that must be the same: every byte of the bundle, settings, metrics, and the history but for its seconds."""
+    """All that must be the same: every byte of the bundle, settings, metrics, and the history but for its times."""
     history = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
     for line in history:
-        del line["seconds"]
+        del line["seconds"], line["rows_per_s"]
     names = ("config.toml", "request.toml", "metrics.json")
     return {
         "history": history,
@@ -183,6 +195,22 @@ def test_a_killed_run_ends_like_one_that_was_not(
     assert len(expected["history"]) == 8  # type: ignore[arg-type]
     assert outcome(folder) == expected
     assert sorted(path.name for path in folder.iterdir()) == sorted(p.name for p in straight[optimizer].iterdir())
+
+
+def test_a_killed_run_on_a_store_ends_like_one_that_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The position within an epoch is found again, in the sixth of seven windows for one."""
+    monkeypatch.setattr(store_loader, "WINDOW_ROWS", 64)
+    monkeypatch.setattr(store_loader, "PIECE_ROWS", 8)
+    config = Config().replace(SETTINGS)
+    store = write_store(tmp_path / "store", small_frame(400), config, block_rows=16)
+    cases = ("before-the-first-evaluation", "between-evaluations", "best-written-checkpoint-not", "killed-three-times")
+    kill(store.folder, tmp_path / "killed", {case: (SETTINGS, KILLS[case]) for case in cases})
+    expected = outcome(train_run(store, config, tmp_path / "straight").folder)
+    assert len(expected["history"]) == 8  # type: ignore[arg-type]
+    for case in cases:
+        assert run_state(tmp_path / "killed" / case) == "unfinished"
+        train_run(Store.open(store.folder), config, tmp_path / "killed" / case, resume=True)
+        assert outcome(tmp_path / "killed" / case) == expected, case
 
 
 def test_the_command_line_resumes_after_a_kill_at_no_chosen_moment(table: Path, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_stream_reads_no_more_than_it_must(bundle, monkeypatch):
             yield piece
 
     monkeypatch.setattr(predictor_module, "stream_batches", counted)
-    stream = Predictor(bundle, chunk_rows=10).stream(NEW)
+    stream = Predictor(bundle, chunk_rows=10).stream(NEW.lazy())
     next(stream)
     assert pieces == [10]
     next(stream)

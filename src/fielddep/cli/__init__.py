@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from fielddep.cli import demo, describe, evaluate, explain, fit, predict, settings
+from fielddep.cli import demo, describe, encode, evaluate, explain, fit, predict, settings
 from fielddep.cli.console import print_error, warnings_on_stderr
 from fielddep.errors import UserError
 
@@ -29,6 +29,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("describe")(describe.describe)
+app.command("encode")(encode.encode)
 app.command("fit")(fit.fit)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from fielddep.cli.console import console, print_table
-from fielddep.cli.options import ConfigOption, JsonOption, SetOption, TableArgument, TargetOption, build_config
+from fielddep.cli.options import (
+    ConfigOption,
+    JsonOption,
+    SetOption,
+    TableArgument,
+    TargetOption,
+    build_config,
+    refuse_store,
+)
 
 if TYPE_CHECKING:
     from fielddep.data.describe import TableDescription, TargetSummary
@@ -28,6 +36,7 @@ def describe(
     from fielddep.data.describe import describe as describe_table
     from fielddep.data.readers import collect, read_table
 
+    refuse_store(table, "describe")
     chosen = build_config(config, set_, {"data.target": target})
     found = describe_table(collect(read_table(table, chosen.data)), chosen)
     if as_json:

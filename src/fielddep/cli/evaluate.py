@@ -1,8 +1,9 @@
-"""`fielddep evaluate`: metrics of a trained model on a table that holds the target."""
+"""`fielddep evaluate`: metrics of a trained model on a table or store that holds the target."""
 
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
 import typer
 
@@ -12,23 +13,30 @@ from fielddep.cli.options import (
     JsonOption,
     ReadOption,
     RunArgument,
-    TableArgument,
+    SourceArgument,
+    find_store,
     open_predictor,
     reading_of,
 )
 
+PartOption = Annotated[
+    str, typer.Option("--part", help="Rows of a store: train, validation, test or all.", metavar="PART")
+]
+
 
 def evaluate(
     run: RunArgument,
-    table: TableArgument,
+    table: SourceArgument,
+    part: PartOption = "all",
     as_json: JsonOption = False,
     set_: ReadOption = None,
     device: DeviceOption = "cpu",
 ) -> None:
-    """Measure the model of RUN on all rows of TABLE."""
+    """Measure the model of RUN on all rows of TABLE, or on one part of a store."""
     predictor = open_predictor(run, device)
-    metrics = predictor.evaluate(table, config=reading_of(predictor.bundle, set_))
+    metrics = predictor.evaluate(find_store(table) or table, config=reading_of(predictor.bundle, set_), part=part)
     if as_json:
         typer.echo(json.dumps(metrics, indent=2))
     else:
-        print_metrics({str(run): metrics}, title=f"{table}, target {predictor.target.name}")
+        rows = "" if part == "all" else f", {part} rows"
+        print_metrics({str(run): metrics}, title=f"{table}{rows}, target {predictor.target.name}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fielddep.cli.console import console, print_table, say
-from fielddep.cli.options import ReadOption, RunArgument, reading_of
+from fielddep.cli.options import ReadOption, RunArgument, reading_of, refuse_store
 from fielddep.errors import TableError, UserError
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ def explain(
 
     if out is not None and out.suffix.lower() not in (*IMAGES, ".json"):
         raise UserError(f"an explanation is written to a {', '.join(IMAGES)} or .json file; given {out}")
+    if table is not None:
+        refuse_store(table, "explain")
     bundle = Bundle.load(resolve_bundle(run))
     model = global_dependencies(bundle)
     if table is None:

@@ -1,4 +1,4 @@
-"""`fielddep fit`: from a table to a trained, saved model."""
+"""`fielddep fit`: from a table or store to a trained, saved model."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fielddep.cli.console import console, print_metrics, say
-from fielddep.cli.options import ConfigOption, SetOption, TableArgument, TargetOption, build_config
+from fielddep.cli.options import (
+    ConfigOption,
+    SetOption,
+    SourceArgument,
+    TargetOption,
+    build_config,
+    build_store_config,
+    find_store,
+)
 from fielddep.config import Config
 
 if TYPE_CHECKING:
-    from fielddep.fitting import Prepared
+    from fielddep.data.store import Store
+    from fielddep.fitting import TrainingData
     from fielddep.run import Run
     from fielddep.training.callbacks import Callback
 
@@ -37,7 +46,7 @@ QuietOption = Annotated[bool, typer.Option("--quiet", help="Print results and wa
 
 
 def fit(
-    table: TableArgument,
+    table: SourceArgument,
     out: OutOption,
     target: TargetOption = None,
     task: TaskOption = None,
@@ -52,9 +61,11 @@ def fit(
 ) -> None:
     """Train on TABLE and keep everything in RUN: settings, history, metrics and the model."""
     named = {"data.target": target, "data.task": task, "train.seed": seed, "train.device": device}
-    chosen = build_config(config, set_, named)
+    store = find_store(table)
+    chosen = build_config(config, set_, named) if store is None else build_store_config(store, config, set_, named)
+    flow = {"force": force, "resume": resume, "tensorboard": tensorboard, "quiet": quiet}
     try:
-        run = run_fit(table, chosen, out, force=force, resume=resume, tensorboard=tensorboard, quiet=quiet)
+        run = run_fit(table, chosen, out, store=store, **flow)
     except KeyboardInterrupt:
         options = {"--target": target, "--task": task, "--config": config, "--seed": seed, "--device": device}
         flags = {"--tensorboard": tensorboard, "--quiet": quiet, "--resume": True}
@@ -68,12 +79,13 @@ def run_fit(
     config: Config,
     out: Path,
     *,
+    store: Store | None = None,
     force: bool = False,
     resume: bool = False,
     tensorboard: bool = False,
     quiet: bool = False,
 ) -> Run:
-    """Read the table and train, with log and progress bar on stderr unless `quiet`."""
+    """Read the table, or take the store that it is, and train, with log and progress bar on stderr unless `quiet`."""
     from fielddep.data.readers import collect, read_table
     from fielddep.run import Run, check_folder, train_run
     from fielddep.training.callbacks import EvaluationLog, ProgressBar
@@ -81,11 +93,11 @@ def run_fit(
     if check_folder(out, force=force, resume=resume) == "finished" and resume:
         say(f"the run in {out} is finished; nothing is left to resume")
         return Run.open(out)
-    frame = collect(read_table(table, config.data))
+    rows = collect(read_table(table, config.data)) if store is None else store
     log = console(stderr=True)
     lookers_on: list[Callback] = [] if quiet else [ProgressBar(log), EvaluationLog(log)]
     return train_run(
-        frame,
+        rows,
         config,
         out,
         force=force,
@@ -97,11 +109,11 @@ def run_fit(
     )
 
 
-def say_prepared(table: str, asked: Config, prepared: Prepared) -> None:
+def say_prepared(table: str, asked: Config, prepared: TrainingData) -> None:
     """What was read, how it is split, and what was decided from it."""
-    split, schema = prepared.split, prepared.encoder.schema
-    n_rows = len(split.train) + len(split.validation) + len(split.test)
-    say(f"read {table}: {n_rows:,} rows, {len(schema.fields)} fields")
+    schema = prepared.encoder.schema
+    sizes = {name: len(prepared.parts.get(name, ())) for name in ("train", "validation", "test")}
+    say(f"read {table}: {sum(sizes.values()):,} rows, {len(schema.fields)} fields")
     for field, coder in zip(schema.fields, prepared.encoder.coders, strict=True):
         numeric = f" ({field.numeric})" if field.numeric else ""
         unit = "bins" if field.numeric else "values"
@@ -111,7 +123,7 @@ def say_prepared(table: str, asked: Config, prepared: Prepared) -> None:
         say(f"  crosses of two fields: {', '.join(prepared.encoder.layout.names[len(schema.fields) :])}")
     classes = f", {len(prepared.target.classes)} classes" if prepared.target.classes else ""
     say(f"target {prepared.target.name}: {prepared.target.task}{classes}")
-    say(f"rows: {len(split.train):,} train, {len(split.validation):,} validation, {len(split.test):,} test")
+    say("rows: " + ", ".join(f"{size:,} {name}" for name, size in sizes.items()))
     before, now = asked.to_dict(), prepared.config.to_dict()
     decided = [f"{s}.{k} = {v}" for s, settings in now.items() for k, v in settings.items() if before[s].get(k) != v]
     if decided:
@@ -119,11 +131,12 @@ def say_prepared(table: str, asked: Config, prepared: Prepared) -> None:
 
 
 def print_run(run: Run) -> None:
-    """Metrics beside those of the base rate, and where the run is."""
+    """Metrics beside those of the base rate, how fast it was, and where the run is."""
     metrics = run.metrics
     part = "test" if "test" in metrics else "validation"
     print_metrics({"model": metrics[part], "base rate": metrics[f"{part}_base_rate"]}, title=f"{part} rows")
-    console().print(f"saved in {run.folder}", soft_wrap=True)
+    rate = run.history[-1].rows_per_s
+    console().print(f"trained at {rate:,.0f} rows/s, saved in {run.folder}", soft_wrap=True)
 
 
 def say_interrupted(out: Path, command: list[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,13 +11,22 @@ import typer
 
 from fielddep.coercion import parse_assignment
 from fielddep.config import Config, DataConfig
-from fielddep.errors import ConfigError
+from fielddep.errors import ConfigError, TableError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 if TYPE_CHECKING:
     from fielddep.bundle import Bundle
+    from fielddep.data.store import Store
     from fielddep.predictor import Predictor
 
 TableArgument = Annotated[str, typer.Argument(help="A table: file, folder or glob.", metavar="TABLE")]
+SourceArgument = Annotated[
+    str, typer.Argument(help="A table (file, folder or glob) or a store that encode made.", metavar="TABLE")
+]
 RunArgument = Annotated[Path, typer.Argument(help="A run, or a bundle alone.", metavar="RUN")]
 TargetOption = Annotated[str | None, typer.Option("--target", help="Column to predict.", metavar="COL")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Settings as TOML.", metavar="FILE")]
@@ -40,9 +51,60 @@ def build_config(file: Path | None, assignments: list[str] | None, named: dict[s
         named: dotted settings; those that are None were not given.
     """
     config = Config() if file is None else Config.from_toml(file)
+    return config.replace(_assigned(assignments, named))
+
+
+def build_store_config(store: Store, file: Path | None, assignments: list[str] | None, named: dict[str, Any]) -> Config:
+    """Settings for a store: those of data and split are its own, the others as `build_config` has them.
+
+    Raises:
+        ConfigError: when a setting of data or split is given and is not that of the store.
+    """
+    from fielddep.prepared import store_conflict
+
+    given = {}
+    if file is not None:
+        Config.from_toml(file)  # refuses what is no config
+        sections = tomllib.loads(file.read_text("utf-8"))
+        given = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
+    given |= _assigned(assignments, named)
+    own = replace(Config(), data=store.config.data, split=store.config.split)
+    config = own.replace(given)
+    for path, value in given.items():
+        section, name = path.split(".")[:2]
+        settings, settled = getattr(config, section), getattr(own, section)
+        if section in ("data", "split") and getattr(settings, name) != getattr(settled, name):
+            raise store_conflict(store, f"{section}.{name}", value)
+    return config
+
+
+def _assigned(assignments: list[str] | None, named: dict[str, Any]) -> dict[str, Any]:
     values = dict(map(parse_assignment, assignments or []))
-    values |= {path: value for path, value in named.items() if value is not None}
-    return config.replace(values)
+    return values | {path: value for path, value in named.items() if value is not None}
+
+
+def find_store(source: str) -> Store | None:
+    """The store that a path leads to, or None where it is a table.
+
+    Raises:
+        StoreError: for a store that is damaged or unfinished.
+    """
+    from fielddep.data.store import Store, is_store
+    from fielddep.data.store_folder import store_state
+
+    stored = is_store(source) or store_state(Path(source)) == "unfinished"
+    return Store.open(source) if stored else None
+
+
+def refuse_store(source: str, command: str) -> None:
+    """Say what a command wants instead of a store, which holds ids and no longer the cells of a table."""
+    from fielddep.data.store import is_store
+
+    if is_store(source):
+        raise TableError(
+            f"{command} looks at the values of a table, and {source} is a store of encoded rows; give the table that "
+            "it was made from"
+        )
 
 
 def open_predictor(run: Path, device: str) -> Predictor:

@@ -1,4 +1,4 @@
-"""`fielddep predict`: predictions for every row of a table, in bounded memory."""
+"""`fielddep predict`: predictions for every row of a table or store, in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fielddep.cli.console import say
-from fielddep.cli.options import DeviceOption, ReadOption, RunArgument, TableArgument, open_predictor, reading_of
+from fielddep.cli.options import (
+    DeviceOption,
+    ReadOption,
+    RunArgument,
+    SourceArgument,
+    find_store,
+    open_predictor,
+    reading_of,
+)
 from fielddep.cli.writers import choose_writer, print_csv
 from fielddep.errors import SchemaError
 
@@ -28,7 +36,7 @@ KeepOption = Annotated[str, typer.Option("--keep", help="Columns of TABLE to cop
 
 def predict(
     run: RunArgument,
-    table: TableArgument,
+    table: SourceArgument,
     out: OutOption = None,
     keep: KeepOption = "",
     set_: ReadOption = None,
@@ -56,7 +64,7 @@ def predicted_frames(
 ) -> Iterator[pl.DataFrame]:
     """Kept columns and predictions, chunk by chunk; `reports` gets the report of all rows so far."""
     kept = _kept_columns(predictor, table, reading, keep) if keep else None
-    for predicted, report in predictor.stream(table, config=reading):
+    for predicted, report in predictor.stream(find_store(table) or table, config=reading):
         reports[:] = [reports[0].merge(report)] if reports else [report]
         if kept is not None:
             beside = next(kept)
@@ -77,8 +85,14 @@ def say_unknown(report: UnknownReport) -> None:
 
 def _kept_columns(predictor: Predictor, table: str, reading: DataConfig, keep: list[str]) -> Iterator[pl.DataFrame]:
     from fielddep.data.readers import read_table, stream_batches
+    from fielddep.data.store import is_store
     from fielddep.data.target import nearest
 
+    if is_store(table):
+        raise SchemaError(
+            f"--keep copies columns of a table, and {table} is a store, which holds none; leave it out, or give the "
+            "table that the store was made from"
+        )
     source = read_table(table, reading, has_target=False)
     columns = source.collect_schema().names()
     for name in keep:

@@ -5,8 +5,11 @@ Shape legend: B rows of the batch, F fields and crosses, N numerical fields give
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import torch
 
 
@@ -44,6 +47,11 @@ class FieldLayout:
             starts.append(starts[-1] + size)
         return tuple(starts)
 
+    @cached_property
+    def offsets_F(self) -> torch.Tensor:
+        """The same as a tensor, int64; made once, as every batch needs it. Not to be changed."""
+        return torch.tensor(self.offsets, dtype=torch.int64)
+
     @property
     def n_ids_total(self) -> int:
         """Number of joint ids, the height of an embedding table."""
@@ -79,3 +87,25 @@ class Batch:
         ]
         assert move[0] is not None and move[1] is not None
         return Batch(ids_BF=move[0], numbers_BN=move[1], target_B=move[2], weight_B=move[3])
+
+
+def join_batches(pieces: Sequence[Batch]) -> Batch:
+    """One batch of the rows of several on the CPU, in their order; all must have, or lack, target and weights."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return Batch(
+        ids_BF=_join([piece.ids_BF for piece in pieces]),
+        numbers_BN=_join([piece.numbers_BN for piece in pieces]),
+        target_B=_join_known([piece.target_B for piece in pieces]),
+        weight_B=_join_known([piece.weight_B for piece in pieces]),
+    )
+
+
+def _join_known(tensors: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    known = [tensor for tensor in tensors if tensor is not None]
+    return _join(known) if known else None
+
+
+def _join(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    # By numpy, as a thread that prepares batches must not start worker threads of torch.
+    return torch.from_numpy(np.concatenate([tensor.numpy() for tensor in tensors]))

@@ -11,7 +11,7 @@ Shape legend: R rows, F fields, K outputs (classes, or one).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from fielddep.data.crosses import Ids, pair_codes
 
 Floats = npt.NDArray[np.float64]
+TakeRows = Callable[[npt.NDArray[np.int64] | slice], tuple[Ids, Floats]]
 
 MIN_SEARCH_ROWS, MAX_SEARCH_ROWS = 20_000, 300_000
 MAX_CELL_VISITS = 3e8
@@ -44,12 +45,27 @@ def find_crosses(ids_RF: Ids, n_ids: Sequence[int], target_R: Floats, *, seed: i
         target_R: regression target, 0/1, or class index; more than two classes are looked at one by one.
         seed: of the sample and of the halves.
     """
+
+    def take(rows: npt.NDArray[np.int64] | slice) -> tuple[Ids, Floats]:
+        return ids_RF[rows], target_R[rows]
+
+    return find_crosses_of(len(ids_RF), n_ids, take, seed=seed)
+
+
+def find_crosses_of(n_rows: int, n_ids: Sequence[int], take: TakeRows, *, seed: int = 0) -> list[tuple[int, int]]:
+    """`find_crosses` of training rows that need not be in memory.
+
+    Args:
+        n_rows: number of training rows.
+        n_ids: local ids of every field.
+        take: gives local ids and targets of ascending row numbers, or of all rows by `slice(None)`.
+        seed: of the sample and of the halves.
+    """
     rng = np.random.default_rng(seed)
     n_pairs = len(n_ids) * (len(n_ids) - 1) // 2
     n_sample = int(np.clip(MAX_CELL_VISITS / max(n_pairs, 1), MIN_SEARCH_ROWS, MAX_SEARCH_ROWS))
-    if len(ids_RF) > n_sample:
-        sample = np.sort(rng.choice(len(ids_RF), n_sample, replace=False))
-        ids_RF, target_R = ids_RF[sample], target_R[sample]
+    sampled = n_rows > n_sample
+    ids_RF, target_R = take(np.sort(rng.choice(n_rows, n_sample, replace=False)) if sampled else slice(None))
     outputs_RK = _outputs(target_R)
     variance = float(outputs_RK.var(axis=0).sum())
     pairs = [p for p in itertools.combinations(range(len(n_ids)), 2) if _fits(p, n_ids, len(ids_RF))]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import codecs
 import collections
+import contextlib
 import csv
 import functools
 import io
 import itertools
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -46,29 +47,70 @@ def scan_delimited(path: Path, *, delimiter: str | None = None, encoding: str = 
         TableError: the file is missing, empty, cut off, badly encoded or ragged; the message names the line.
         ConfigError: delimiter or encoding cannot be used.
     """
-    try:
-        source = path if _is_utf8(encoding) else _transcode(path, encoding)
-        sample = read_start(source)
-        if not sample.strip():
-            raise TableError(f"{path} is empty; expected a line of column names and rows")
-        separator = _choose_delimiter(path, sample, delimiter)
-        names = _header(path, sample, separator)
-        summary = _Check(path=path, delimiter=ord(separator), n_cells=len(names)).run(source)
+    file = open_delimited(path, delimiter=delimiter, encoding=encoding)
+    source, separator = file.source, file.delimiter
+    with reading_errors(path):
+        summary = StructureCheck(path=path, delimiter=ord(separator), n_cells=len(file.names)).run(source)
         if not summary.plain:
-            source, summary = _cleaned_copy(path, source, separator, len(names))
+            source, summary = _cleaned_copy(path, source, separator, len(file.names))
             separator = ","
-    except OSError as error:
-        raise TableError(f"{path} cannot be read: {error}; is the file complete and readable?") from error
     if summary.n_rows == 0:
-        raise TableError(f"{path} has column names but no rows")
+        raise no_rows(path)
     return pl.scan_csv(
         source,
         separator=separator,
         infer_schema=False,
         empty_string_is_null=False,
-        new_columns=names,
+        new_columns=list(file.names),
         glob=False,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DelimitedFile:
+    """A delimited file of which the header is known.
+
+    Attributes:
+        path: as the user named it.
+        source: the same text as UTF-8; another file where the encoding is another.
+        delimiter: one character.
+        names: columns.
+    """
+
+    path: Path
+    source: Path
+    delimiter: str
+    names: tuple[str, ...]
+
+
+def open_delimited(path: Path, *, delimiter: str | None = None, encoding: str = "utf8") -> DelimitedFile:
+    """Find delimiter and column names; what follows the header is not looked at.
+
+    Raises:
+        TableError: the file is missing, empty or badly encoded, or its header cannot be used.
+        ConfigError: delimiter or encoding cannot be used.
+    """
+    with reading_errors(path):
+        source = path if _is_utf8(encoding) else _transcode(path, encoding)
+        sample = read_start(source)
+    if not sample.strip():
+        raise TableError(f"{path} is empty; expected a line of column names and rows")
+    separator = _choose_delimiter(path, sample, delimiter)
+    return DelimitedFile(path=path, source=source, delimiter=separator, names=tuple(_header(path, sample, separator)))
+
+
+@contextlib.contextmanager
+def reading_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError into a TableError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise TableError(f"{path} cannot be read: {error}; is the file complete and readable?") from error
+
+
+def no_rows(path: Path) -> TableError:
+    """The error of a file that ends with its header."""
+    return TableError(f"{path} has column names but no rows")
 
 
 def open_bytes(path: Path) -> BinaryIO:
@@ -86,6 +128,11 @@ def read_start(path: Path) -> bytes:
     """The first bytes of a file, unpacked and without a byte order mark."""
     with open_bytes(path) as stream:
         return stream.read(_SAMPLE_BYTES).removeprefix(codecs.BOM_UTF8)
+
+
+def skip_mark(stream: BinaryIO) -> bytes:
+    """Skip a byte order mark at the start of a stream; gives what else was read."""
+    return stream.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
 
 
 @functools.cache
@@ -185,8 +232,17 @@ class Summary:
 
 
 @dataclass(kw_only=True)
-class _Check:
-    """One pass over a file in blocks of whole records; raises at the first bad one."""
+class StructureCheck:
+    """One pass over a file in blocks of whole records; raises at the first bad one.
+
+    Attributes:
+        path: file to name in errors.
+        delimiter: code of the character.
+        n_cells: cells of the header.
+        line: line on which the next record starts.
+        n_records: records checked so far, the header among them.
+        plain: False once Polars cannot read the file as it is; the check stops there.
+    """
 
     path: Path
     delimiter: int
@@ -197,25 +253,34 @@ class _Check:
 
     def run(self, source: Path) -> Summary:
         """Check the whole file; stops early, with `plain` False, at a quote that needs the csv module."""
-        rest, at_end = b"", False
         with open_bytes(source) as stream:
-            rest = stream.read(len(codecs.BOM_UTF8)).removeprefix(codecs.BOM_UTF8)
-            while self.plain and not at_end:
-                block = stream.read(_BLOCK_BYTES)
-                at_end = not block
-                rest = self._take_records(rest + block, at_end)
+            collections.deque(self.blocks(stream, skip_mark(stream)), maxlen=0)
         return Summary(n_rows=self.n_records - 1, plain=self.plain)
 
-    def _take_records(self, data: bytes, at_end: bool) -> bytes:
-        """Check the whole records at the start of `data`; what follows them is returned."""
-        if at_end and data and not data.endswith(b"\n"):
-            data += b"\n"
+    def blocks(self, stream: BinaryIO, rest: bytes = b"", block_bytes: int = _BLOCK_BYTES) -> Iterator[bytes]:
+        """Checked blocks of whole records, while they are plain; `rest` was read from the stream before."""
+        at_end = False
+        while not at_end:
+            block = stream.read(block_bytes)
+            at_end = not block
+            data = rest + block
+            if at_end and data and not data.endswith(b"\n"):
+                data += b"\n"
+            size = self._check_records(data, at_end)
+            if not self.plain:
+                return
+            if size:
+                yield data[:size]
+            rest = data[size:]
+
+    def _check_records(self, data: bytes, at_end: bool) -> int:
+        """Check the whole records at the start of `data`; gives their size."""
         bytes_ = np.frombuffer(data, dtype=np.uint8)
         marks = np.flatnonzero((bytes_ == _NEWLINE) | (bytes_ == self.delimiter))
         if b'"' in data:
             marks = self._outside_quotes(bytes_, marks, data, at_end)
             if not self.plain:
-                return b""
+                return 0
         is_end = bytes_[marks] == _NEWLINE
         ends = np.flatnonzero(is_end)
         size = int(marks[ends[-1]]) + 1 if len(ends) else 0
@@ -225,7 +290,7 @@ class _Check:
         self._check_widths(data, np.diff(ends, prepend=-1), marks[ends])
         self.n_records += len(ends)
         self.line += data.count(b"\n", 0, size)
-        return data[size:]
+        return size
 
     def _outside_quotes(
         self, bytes_: npt.NDArray[np.uint8], marks: npt.NDArray[np.int64], data: bytes, at_end: bool
@@ -301,22 +366,36 @@ def _cleaned_copy(path: Path, source: Path, delimiter: str, n_cells: int) -> tup
     target, n_records = scratch_file(".csv"), 0
     with open_bytes(source) as stream, target.open("w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
-        for line, row in _records(path, stream, delimiter):
-            if not row and n_cells > 1:
-                continue
-            row = row or [""]
-            if len(row) != n_cells:
-                raise ragged_row(path, line, n_cells, len(row), delimiter.join(row))
+        for row in records(path, stream, delimiter, n_cells):
             writer.writerow(row)
             n_records += 1
     return target, Summary(n_rows=n_records - 1, plain=True)
 
 
-def _records(path: Path, stream: BinaryIO, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def records(
+    path: Path, lines: Iterable[bytes], delimiter: str, n_cells: int, *, first_line: int = 1
+) -> Iterator[list[str]]:
+    """Records as the csv module reads them, header included, blank lines left out unless there is one column.
+
+    Raises:
+        TableError: a row with too few or too many cells, or a quote that is not closed; the message names the line.
+    """
+    for line, row in _numbered_records(path, lines, delimiter, first_line):
+        if not row and n_cells > 1:
+            continue
+        row = row or [""]
+        if len(row) != n_cells:
+            raise ragged_row(path, line, n_cells, len(row), delimiter.join(row))
+        yield row
+
+
+def _numbered_records(
+    path: Path, lines: Iterable[bytes], delimiter: str, first_line: int
+) -> Iterator[tuple[int, list[str]]]:
     """Records with the line each starts on."""
-    reader = csv.reader(_lines(path, stream), delimiter=delimiter, strict=True)
+    reader = csv.reader(_lines(path, lines, first_line), delimiter=delimiter, strict=True)
     while True:
-        line = reader.line_num + 1
+        line = reader.line_num + first_line
         try:
             row = next(reader)
         except StopIteration:
@@ -326,8 +405,8 @@ def _records(path: Path, stream: BinaryIO, delimiter: str) -> Iterator[tuple[int
         yield line, row
 
 
-def _lines(path: Path, stream: BinaryIO) -> Iterator[str]:
-    for number, line in enumerate(stream, 1):
+def _lines(path: Path, lines: Iterable[bytes], first_line: int) -> Iterator[str]:
+    for number, line in enumerate(lines, first_line):
         yield _decode(path, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, number)
 
 

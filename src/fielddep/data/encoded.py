@@ -5,8 +5,10 @@ Shape legend: R rows of the table, B rows of a batch, F fields, N numerical fiel
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from fielddep.data.batch import Batch, FieldLayout
@@ -34,21 +36,36 @@ class EncodedTable:
         return int(self.ids_RF.shape[0])
 
     def take(self, rows: torch.Tensor) -> EncodedTable:
-        """The given rows as a table of their own."""
+        """The given rows (numbers of rows, int64) as a table of their own."""
         return replace(
             self,
-            ids_RF=self.ids_RF[rows],
-            numbers_RN=self.numbers_RN[rows],
-            target_R=None if self.target_R is None else self.target_R[rows],
-            weight_R=None if self.weight_R is None else self.weight_R[rows],
+            ids_RF=_pick(self.ids_RF, rows),
+            numbers_RN=_pick(self.numbers_RN, rows),
+            target_R=None if self.target_R is None else _pick(self.target_R, rows),
+            weight_R=None if self.weight_R is None else _pick(self.weight_R, rows),
         )
 
+    def blocks(self) -> Iterator[EncodedTable]:
+        """All rows, piece by piece; a table in memory is one piece."""
+        yield self
+
     def batch(self, rows: torch.Tensor | slice) -> Batch:
-        """The given rows as a batch, local ids turned into joint ids."""
-        offsets_F = torch.tensor(self.layout.offsets, dtype=torch.int64)
+        """The given rows (numbers of rows, int64, or a slice) as a batch, local ids turned into joint ids."""
+        local_BF = _pick(self.ids_RF, rows).numpy()
         return Batch(
-            ids_BF=self.ids_RF[rows].to(torch.int64) + offsets_F,
-            numbers_BN=self.numbers_RN[rows],
-            target_B=None if self.target_R is None else self.target_R[rows],
-            weight_B=None if self.weight_R is None else self.weight_R[rows],
+            ids_BF=torch.from_numpy(np.add(local_BF, self.layout.offsets_F.numpy(), dtype=np.int64)),
+            numbers_BN=_pick(self.numbers_RN, rows),
+            target_B=None if self.target_R is None else _pick(self.target_R, rows),
+            weight_B=None if self.weight_R is None else _pick(self.weight_R, rows),
         )
+
+
+def _pick(values: torch.Tensor, rows: torch.Tensor | slice) -> torch.Tensor:
+    """Rows of a tensor: a view of a slice, else a copy.
+
+    By numpy, which stays on the calling thread: torch would start worker threads of its own for every thread that
+    prepares batches, and they would take the cores from the training.
+    """
+    if isinstance(rows, slice):
+        return values[rows]
+    return torch.from_numpy(np.take(values.numpy(), rows.numpy(), axis=0))

@@ -268,11 +268,12 @@ def _fit_crosses(encoder: TableEncoder, table: pl.DataFrame, config: DataConfig)
     if config.crosses == "auto":
         pairs = find_crosses(ids_RF, n_ids, encoder.encode_target(table).numpy())
     else:
-        pairs = [_cross_positions(pair, names) for pair in config.crosses]
+        pairs = [cross_positions(pair, names) for pair in config.crosses]
     return tuple(Cross.fit(ids_RF, n_ids, pair, config.cross_min_count) for pair in pairs)
 
 
-def _cross_positions(pair: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, int]:
+def cross_positions(pair: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, int]:
+    """Positions of the two fields that a cross of the settings names."""
     if len(pair) != 2 or pair[0] == pair[1]:
         raise SchemaError(f"a cross joins two different fields; given {list(pair)} in data.crosses")
     for name in pair:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import numpy.typing as npt
 import polars as pl
 
 from fielddep.config import DataConfig, for_field
+from fielddep.data.few_rows import FEW_ROWS, NotSimpleError, canonical_values, missing_texts, number_values
 from fielddep.data.numeric import QuantileBins, ScaledNumbers, default_n_bins, log2_texts
 from fielddep.data.schema import Field
-from fielddep.data.values import as_number, canonical
+from fielddep.data.values import NUMBER_MISSING, as_number, canonical
 from fielddep.data.vocabulary import MISSING_ID, Vocabulary, count_values
 from fielddep.errors import UnknownValueError
 
@@ -61,6 +63,31 @@ class FieldCoder:
             )
         return cls(field=field, coding=coding, missing_values=missing)
 
+    @classmethod
+    def from_counts(
+        cls, field: Field, trained: pl.DataFrame, config: DataConfig, counted: pl.DataFrame | None = None
+    ) -> FieldCoder:
+        """Learn the same from different raw values (value) and the rows of each (n).
+
+        Args:
+            field: name and kind.
+            trained: values of training rows.
+            config: settings of the encoding.
+            counted: values that a vocabulary counts, where they are not those of training rows.
+        """
+        missing = config.missing_values
+        coding: Coding
+        if field.numeric in ("scale", "quantile"):
+            numbers, counts = as_number(trained["value"].alias(field.name), missing), trained["n"].to_numpy()
+            if field.numeric == "scale":
+                coding = ScaledNumbers.from_counts(numbers, counts)
+            else:
+                n_bins = config.n_bins or default_n_bins(int(counts.sum()))
+                coding = QuantileBins.from_counts(*number_counts(numbers, counts), n_bins)
+        else:
+            coding = _vocabulary_of(field, trained if counted is None else counted, config)
+        return cls(field=field, coding=coding, missing_values=missing)
+
     @property
     def counts(self) -> npt.NDArray[np.int64]:
         """Counted rows of each local id."""
@@ -72,6 +99,10 @@ class FieldCoder:
         Raises:
             UnknownValueError: for a value never seen in training, if `refuse_unknown`.
         """
+        if len(column) <= FEW_ROWS:
+            few = self._encode_few(column)
+            if few is not None and not (few.n_unknown and refuse_unknown):
+                return few
         numbers = None
         if isinstance(self.coding, Vocabulary):
             cells = field_texts(self.field, column, self.missing_values, first_row=first_row)
@@ -85,6 +116,30 @@ class FieldCoder:
             else:
                 ids = self.coding.encode(cells)
         return EncodedField(ids=ids, numbers=numbers, n_unknown=n_unknown, n_missing=cells.null_count())
+
+    def _encode_few(self, column: pl.Series) -> EncodedField | None:
+        """The same for a few rows, value by value; None where only whole columns are treated exactly."""
+        if self.field.numeric == "log2" or not _is_simple(column.dtype):
+            return None
+        numbers = None
+        try:
+            if isinstance(self.coding, Vocabulary):
+                texts = canonical_values(column.to_list(), self._missing_texts)
+                ids, n_unknown = self.coding.encode_few(texts)
+                return EncodedField(ids=ids, numbers=None, n_unknown=n_unknown, n_missing=texts.count(None))
+            given = number_values(column.to_list(), self._missing_texts)
+        except NotSimpleError:
+            return None
+        if isinstance(self.coding, ScaledNumbers):
+            ids, numbers = self.coding.encode_array(given)
+        else:
+            ids = self.coding.encode_array(given)
+        return EncodedField(ids=ids, numbers=numbers, n_unknown=0, n_missing=int(np.isnan(given).sum()))
+
+    @cached_property
+    def _missing_texts(self) -> frozenset[str]:
+        of_numbers = () if isinstance(self.coding, Vocabulary) else NUMBER_MISSING
+        return missing_texts((*self.missing_values, *of_numbers))
 
     def decode(self, ids: npt.NDArray[np.int32], numbers: npt.NDArray[np.float32] | None) -> pl.Series:
         """Values of local ids: text, an interval or a number; null for missing."""
@@ -111,6 +166,35 @@ class FieldCoder:
             f"{', '.join(map(repr, values))}, the first in row {first_row + int(rows[0])} (counted from 0); correct "
             "them, or set data.handle_unknown = 'rare' to accept them"
         )
+
+
+def _is_simple(dtype: pl.DataType) -> bool:
+    """Whether Python values of this type are the values of the column; Float32, for one, has other digits."""
+    text = isinstance(dtype, (pl.String, pl.Categorical, pl.Enum))
+    return text or dtype.is_integer() or isinstance(dtype, (pl.Boolean, pl.Float64, pl.Null))
+
+
+def number_counts(
+    numbers: pl.Series, counts: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], int]:
+    """Ascending different numbers, the rows of each, and the rows without a number."""
+    known = numbers.is_not_null().to_numpy()
+    distinct, place = np.unique(numbers.drop_nulls().to_numpy(), return_inverse=True)
+    sums = np.zeros(len(distinct), dtype=np.int64)
+    np.add.at(sums, place, counts[known])
+    return distinct, sums, int(counts[~known].sum())
+
+
+def _vocabulary_of(field: Field, counted: pl.DataFrame, config: DataConfig) -> Vocabulary:
+    texts = field_texts(field, counted["value"].alias(field.name), config.missing_values)
+    known = texts.is_not_null()
+    return Vocabulary.from_counts(
+        texts.filter(known),
+        counted["n"].filter(known),
+        int(counted["n"].filter(~known).sum()),
+        for_field(config.min_count, field.name, 1),
+        keep_rare=config.handle_unknown == "error",
+    )
 
 
 def field_texts(field: Field, column: pl.Series, missing_values: tuple[str, ...], *, first_row: int = 0) -> pl.Series:

@@ -8,11 +8,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Protocol
 
 import torch
 
 from fielddep.data.batch import Batch
 from fielddep.data.encoded import EncodedTable
+
+
+class BatchSource(Protocol):
+    """What a trainer needs of a loader, wherever its rows lie."""
+
+    n_batches: int
+    """Batches an epoch."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows an epoch."""
+
+    def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
+        """Batches of one epoch, from number `start` on: the same as if all before had been read."""
 
 
 class Loader:

@@ -54,6 +54,13 @@ class ScaledNumbers:
         n_missing = numbers.null_count()
         return cls(mean=mean, std=std, n_missing=n_missing, n_numbers=len(numbers) - n_missing)
 
+    @classmethod
+    def from_counts(cls, numbers: pl.Series, counts: npt.NDArray[np.int64]) -> ScaledNumbers:
+        """The same from numbers given once each with their rows; mean and std agree with `fit` up to rounding."""
+        known = numbers.is_not_null().to_numpy()
+        mean, std = mean_and_std_of_counts(numbers.drop_nulls().to_numpy(), counts[known])
+        return cls(mean=mean, std=std, n_missing=int(counts[~known].sum()), n_numbers=int(counts[known].sum()))
+
     @property
     def counts(self) -> npt.NDArray[np.int64]:
         """Training rows of each local id."""
@@ -61,8 +68,12 @@ class ScaledNumbers:
 
     def encode(self, numbers: pl.Series) -> tuple[Ids, npt.NDArray[np.float32]]:
         """Local ids and standardised numbers."""
-        missing = numbers.is_null().to_numpy()
-        values = numbers.fill_null(self.mean).to_numpy()
+        return self.encode_array(numbers.to_numpy())
+
+    def encode_array(self, numbers: Floats) -> tuple[Ids, npt.NDArray[np.float32]]:
+        """The same of an array with NaN for missing."""
+        missing = np.isnan(numbers)
+        values = np.where(missing, self.mean, numbers)
         scaled = np.clip((values - self.mean) / self.std, -MAX_SCALED, MAX_SCALED)
         if not self.n_numbers:
             missing = np.ones_like(missing)
@@ -104,17 +115,25 @@ class QuantileBins:
     @classmethod
     def fit(cls, numbers: pl.Series, n_bins: int) -> QuantileBins:
         """Edges from training numbers. They are numbers of the table, so that no bin is empty."""
-        known = np.sort(numbers.drop_nulls().to_numpy())
-        if not len(known):
-            return cls(edges=np.empty(0), counts=np.array([len(numbers), 0], dtype=np.int64))
-        edges = _quantile_edges(known, n_bins)
-        binned = np.bincount(np.searchsorted(edges, known, side="right"), minlength=len(edges) + 1)
-        return cls(edges=edges, counts=np.array([numbers.null_count(), 0, *binned], dtype=np.int64))
+        distinct, counts = np.unique(numbers.drop_nulls().to_numpy(), return_counts=True)
+        return cls.from_counts(distinct, counts, numbers.null_count(), n_bins)
+
+    @classmethod
+    def from_counts(cls, distinct: Floats, counts: npt.NDArray[np.int64], n_missing: int, n_bins: int) -> QuantileBins:
+        """The same from ascending different numbers and the rows of each."""
+        if not len(distinct):
+            return cls(edges=np.empty(0), counts=np.array([n_missing, 0], dtype=np.int64))
+        edges = _quantile_edges(distinct, counts, n_bins)
+        return cls(edges=edges, counts=np.array([n_missing, 0, *_bin_counts(edges, distinct, counts)], dtype=np.int64))
 
     def encode(self, numbers: pl.Series) -> Ids:
         """Local ids: bin b holds edges[b - 1] <= x < edges[b]."""
-        missing = numbers.is_null().to_numpy()
-        bins = np.searchsorted(self.edges, numbers.fill_null(0.0).to_numpy(), side="right")
+        return self.encode_array(numbers.to_numpy())
+
+    def encode_array(self, numbers: Floats) -> Ids:
+        """The same of an array with NaN for missing."""
+        missing = np.isnan(numbers)
+        bins = np.searchsorted(self.edges, np.where(missing, 0.0, numbers), side="right")
         ids = (FIRST_ID + bins).astype(np.int32) if len(self.counts) > FIRST_ID else np.full(len(bins), RARE_ID)
         ids[missing] = MISSING_ID if self.counts[MISSING_ID] else RARE_ID
         return ids.astype(np.int32)
@@ -137,21 +156,28 @@ class QuantileBins:
         return cls(edges=np.array(state["edges"], dtype=np.float64), counts=np.array(state["counts"], dtype=np.int64))
 
 
-def _quantile_edges(ordered: Floats, n_bins: int) -> Floats:
+def _bin_counts(edges: Floats, distinct: Floats, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    bins = np.searchsorted(edges, distinct, side="right")
+    found: npt.NDArray[np.int64] = np.add.reduceat(counts, np.searchsorted(bins, np.arange(len(edges) + 1)))
+    return found
+
+
+def _quantile_edges(distinct: Floats, counts: npt.NDArray[np.int64], n_bins: int) -> Floats:
     """Edges of bins with about equal mass, all of them numbers of the table.
 
     A number that fills a bin by itself (the zeros of a count, say) gets a bin of its own, and the others share
     what is left; plain quantiles would put 90 % zeros and all other numbers into one bin. Where such a number
     stands amid the others it cuts a bin in two, so there may be a few more than `n_bins`.
     """
-    distinct, counts = np.unique(ordered, return_counts=True)
-    heavy = counts * n_bins >= len(ordered)
+    heavy = counts * n_bins >= counts.sum()
     after_heavy = np.flatnonzero(heavy[:-1]) + 1
-    light = np.repeat(distinct[~heavy], counts[~heavy])
+    light, ends = distinct[~heavy], np.cumsum(counts[~heavy])
     n_light = max(n_bins - int(heavy.sum()), 1)
-    cuts = (np.arange(1, n_light) * len(light) // n_light).astype(np.int64)
-    edges = np.concatenate([distinct[heavy], distinct[after_heavy], light[cuts] if len(light) else light])
-    return np.unique(edges[edges > ordered[0]])
+    if len(light):
+        cuts = np.arange(1, n_light) * int(ends[-1]) // n_light
+        light = light[np.searchsorted(ends, cuts, side="right")]
+    edges = np.concatenate([distinct[heavy], distinct[after_heavy], light])
+    return np.unique(edges[edges > distinct[0]])
 
 
 def mean_and_std(numbers: pl.Series) -> tuple[float, float]:
@@ -166,6 +192,20 @@ def mean_and_std(numbers: pl.Series) -> tuple[float, float]:
     small = known / unit
     std = float(small.std()) * unit
     return float(small.mean()) * unit, std if std > 0 else 1.0
+
+
+def mean_and_std_of_counts(distinct: Floats, counts: npt.NDArray[np.int64]) -> tuple[float, float]:
+    """`mean_and_std` of different numbers and the rows of each; equal up to rounding."""
+    distinct, counts = distinct[counts > 0], counts[counts > 0]
+    if not len(distinct):
+        return 0.0, 1.0
+    if distinct.min() == distinct.max():
+        return float(distinct[0]), 1.0
+    unit = 2.0 ** (math.frexp(float(np.abs(distinct).max()))[1] - 1)
+    small = distinct / unit
+    mean = float(np.average(small, weights=counts))
+    std = math.sqrt(float(np.average((small - mean) ** 2, weights=counts))) * unit
+    return mean * unit, std if std > 0 else 1.0
 
 
 def log2_texts(numbers: pl.Series) -> pl.Series:

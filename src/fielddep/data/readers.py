@@ -73,18 +73,31 @@ def read_table(source: Source, config: DataConfig = _DEFAULTS, *, has_target: bo
         TableError: the source cannot be read; the message names file and line where there is one.
         ConfigError: a setting cannot be used.
     """
-    if isinstance(source, (str, os.PathLike)):
-        return _read_files(_expand(source), config, has_target)
-    if isinstance(source, (list, tuple)) and source and all(isinstance(p, (str, os.PathLike)) for p in source):
-        return _read_files([path for item in source for path in _expand(item)], config, has_target)
+    paths = table_paths(source)
+    if paths is not None:
+        return _read_files(paths, config, has_target)
     if isinstance(source, pl.LazyFrame):
         return source
+    return read_memory(source).lazy()
+
+
+def in_memory(source: Source) -> bool:
+    """Whether a source is a table in memory rather than files or a query."""
+    return table_paths(source) is None and not isinstance(source, pl.LazyFrame)
+
+
+def read_memory(source: Source) -> pl.DataFrame:
+    """A table in memory, of any kind that `read_table` takes, as a frame.
+
+    Raises:
+        TableError: it is no table, or has no columns or rows.
+    """
     table = _from_memory(source)
     if not table.width:
         raise TableError(f"expected a table with columns, given a {type(source).__name__} without any")
     if not len(table):
         raise TableError(f"expected a table with rows, given a {type(source).__name__} with columns but no rows")
-    return table.lazy()
+    return table
 
 
 def collect(table: pl.LazyFrame) -> pl.DataFrame:
@@ -97,15 +110,20 @@ def collect(table: pl.LazyFrame) -> pl.DataFrame:
         return table.collect()
 
 
-def stream_batches(table: pl.LazyFrame, n_rows: int) -> Iterator[pl.DataFrame]:
+def stream_batches(table: pl.LazyFrame, n_rows: int, *, name: str = "the table") -> Iterator[pl.DataFrame]:
     """Run a lazy table in pieces of `n_rows` rows, the last may be smaller, in order and in bounded memory.
+
+    Args:
+        table: the table.
+        n_rows: rows of a piece.
+        name: what an error calls the table.
 
     Raises:
         TableError: it cannot be read or computed.
     """
     if n_rows < 1:
         raise ConfigError(f"a batch must have at least 1 row; given {n_rows}")
-    with _table_errors("the table"):
+    with _table_errors(name):
         waiting: pl.DataFrame | None = None
         for piece in table.collect_batches(chunk_size=n_rows, maintain_order=True):
             # The chunk size of Polars is a wish: pieces are cut again to be exact.
@@ -126,6 +144,15 @@ def _table_errors(what: str) -> Iterator[None]:
 
 
 # --- files ----------------------------------------------------------------------------------------------------
+
+
+def table_paths(source: Source) -> list[Path] | None:
+    """The files that a path, a list of paths, a glob or a folder stands for; None for a table in memory."""
+    if isinstance(source, (str, os.PathLike)):
+        return _expand(source)
+    if isinstance(source, (list, tuple)) and source and all(isinstance(p, (str, os.PathLike)) for p in source):
+        return [path for item in source for path in _expand(item)]
+    return None
 
 
 def _expand(source: str | os.PathLike[str]) -> list[Path]:
@@ -159,16 +186,24 @@ def _suffix(path: Path) -> str:
 
 
 def _read_files(paths: list[Path], config: DataConfig, has_target: bool) -> pl.LazyFrame:
+    name = files_format(paths, config)
+    if name in ("libffm", "libsvm"):
+        read = read_libffm if name == "libffm" else read_libsvm
+        with _table_errors(", ".join(str(path) for path in paths)):
+            return read(paths, config, has_target=has_target)
+    tables = [scan_file(path, name, config) for path in paths]
+    schema = same_schema(paths, [table.collect_schema() for table in tables])
+    return tables[0] if len(tables) == 1 else pl.concat([table.select(schema.names()) for table in tables])
+
+
+def files_format(paths: list[Path], config: DataConfig) -> str:
+    """The one format of all files of a table."""
     with _table_errors(str(paths[0])):
         formats = [_format(path, config) for path in paths]
     for path, name in zip(paths, formats, strict=True):
         if name != formats[0]:
             raise TableError(f"files of one table must have one format; {paths[0]} is {formats[0]}, {path} is {name}")
-    if formats[0] in ("libffm", "libsvm"):
-        read = read_libffm if formats[0] == "libffm" else read_libsvm
-        with _table_errors(", ".join(str(path) for path in paths)):
-            return read(paths, config, has_target=has_target)
-    return _join_files(paths, [_scan(path, formats[0], config) for path in paths])
+    return formats[0]
 
 
 def _format(path: Path, config: DataConfig) -> str:
@@ -200,10 +235,15 @@ def _format_of_content(path: Path, config: DataConfig) -> str:
     raise TableError(f"{path} is of an unknown format; {SUPPORTED}; or set data.format")
 
 
-def _scan(path: Path, name: str, config: DataConfig) -> pl.LazyFrame:
+def delimiter_of(name: str, config: DataConfig) -> str | None:
+    """The delimiter that settings or the format say; None where it must be found."""
+    return config.delimiter or ("\t" if name == "tsv" else None)
+
+
+def scan_file(path: Path, name: str, config: DataConfig) -> pl.LazyFrame:
+    """One file of a table, of a format that is not sparse text."""
     if name in ("csv", "tsv"):
-        delimiter = config.delimiter or ("\t" if name == "tsv" else None)
-        return scan_delimited(path, delimiter=delimiter, encoding=config.encoding)
+        return scan_delimited(path, delimiter=delimiter_of(name, config), encoding=config.encoding)
     with _table_errors(str(path)):
         table = _scan_binary(path, name)
         if not table.collect_schema():
@@ -221,15 +261,14 @@ def _scan_binary(path: Path, name: str) -> pl.LazyFrame:
     return pl.read_ipc_stream(path).lazy() if is_stream else pl.scan_ipc(path, glob=False, hive_partitioning=False)
 
 
-def _join_files(paths: list[Path], tables: list[pl.LazyFrame]) -> pl.LazyFrame:
-    schema = tables[0].collect_schema()
-    for path, table in zip(paths, tables, strict=True):
-        other = table.collect_schema()
-        if dict(other) != dict(schema):
+def same_schema(paths: list[Path], schemas: list[pl.Schema]) -> pl.Schema:
+    """The columns of the first file, which all files must have in some order."""
+    for path, other in zip(paths, schemas, strict=True):
+        if dict(other) != dict(schemas[0]):
             raise TableError(
-                f"files of one table must have the same columns; {_difference(path, other, paths[0], schema)}"
+                f"files of one table must have the same columns; {_difference(path, other, paths[0], schemas[0])}"
             )
-    return tables[0] if len(tables) == 1 else pl.concat([table.select(schema.names()) for table in tables])
+    return schemas[0]
 
 
 def _difference(path: Path, other: pl.Schema, first: Path, schema: pl.Schema) -> str:

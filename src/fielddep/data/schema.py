@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,22 +89,46 @@ def infer_schema(table: pl.DataFrame, config: Config) -> Schema:
     Raises:
         SchemaError: for names that are no columns, an unusable target, or fewer than two fields.
     """
-    data = config.data
-    if data.target is None:
-        raise SchemaError(f"a target is needed; set data.target (--target) to one of {', '.join(table.columns)}")
+    name = target_name(table.columns, config)
     check_names(table, config)
-    target = infer_target(table[data.target], data.task, data.missing_values)
-    planned = plan_fields(table, config)
+    target = infer_target(table[name], config.data.task, config.data.missing_values)
+    return build_schema(plan_fields(table, config), target, config)
+
+
+def target_name(columns: Sequence[str], config: Config) -> str:
+    """The target's column, which must be named."""
+    if config.data.target is None:
+        raise SchemaError(f"a target is needed; set data.target (--target) to one of {', '.join(columns)}")
+    return config.data.target
+
+
+def build_schema(planned: Mapping[str, Field | str], target: Target, config: Config) -> Schema:
+    """The schema of planned columns; warns of those left out.
+
+    Raises:
+        SchemaError: for fewer than two fields.
+    """
     left_out = tuple((name, reason) for name, reason in planned.items() if isinstance(reason, str))
     fields = tuple(field for field in planned.values() if isinstance(field, Field))
     _check_enough(fields, left_out)
     for name, reason in left_out:
         log.warning("field %r is left out: %s; list it in data.fields to keep it", name, reason)
-    return Schema(fields=fields, target=target, weight=data.weight, split_column=config.split.column, left_out=left_out)
+    return Schema(
+        fields=fields,
+        target=target,
+        weight=config.data.weight,
+        split_column=config.split.column,
+        left_out=left_out,
+    )
 
 
 def check_names(table: pl.DataFrame, config: Config) -> None:
     """Refuse settings that name a column the table does not have."""
+    check_column_names(table.columns, config)
+
+
+def check_column_names(columns: Sequence[str], config: Config) -> None:
+    """`check_names` of a table of which the column names are known."""
     data = config.data
     for setting, names in (
         ("data.target", [data.target] if data.target else []),
@@ -116,8 +140,8 @@ def check_names(table: pl.DataFrame, config: Config) -> None:
         ("data.min_count", _named(data.min_count)),
     ):
         for name in names:
-            if name not in table.columns:
-                raise SchemaError(f"{setting} names {name!r}, which is no column; {nearest(name, table.columns)}")
+            if name not in columns:
+                raise SchemaError(f"{setting} names {name!r}, which is no column; {nearest(name, columns)}")
     for reserved in (data.target, data.weight):
         if reserved is not None and reserved in (data.fields or ()):
             raise SchemaError(f"data.fields must not name {reserved!r}, the target or weight; remove it there")
@@ -125,26 +149,46 @@ def check_names(table: pl.DataFrame, config: Config) -> None:
 
 def plan_fields(table: pl.DataFrame, config: Config) -> dict[str, Field | str]:
     """Each column that may be a field: the field, or why it can teach nothing."""
+    names = candidate_names(table.columns, config)
+    return {name: plan_field(name, distinct_values(table[name]), config.data) for name in names}
+
+
+def candidate_names(columns: Sequence[str], config: Config) -> list[str]:
+    """Columns that may be fields."""
     data = config.data
-    reserved = {data.target, data.weight}
     if data.fields is None:
-        names = [name for name in table.columns if name not in {*reserved, config.split.column}]
+        names = [name for name in columns if name not in {data.target, data.weight, config.split.column}]
     else:
         names = list(dict.fromkeys(data.fields))
-    return {name: _plan(table[name], data) for name in names if name not in data.exclude}
+    return [name for name in names if name not in data.exclude]
 
 
-def _plan(column: pl.Series, data: DataConfig) -> Field | str:
-    name = column.name
-    counted = distinct_values(column)
-    kind = data.kinds.get(name) or infer_kind(column, data.missing_values, counted)
-    if name not in (data.fields or ()) and name not in data.kinds:
+def plan_field(name: str, counted: pl.DataFrame, data: DataConfig) -> Field | str:
+    """The field of a column, or why it can teach nothing.
+
+    Args:
+        name: the column.
+        counted: its different raw values (value) and the rows of each (n), as `distinct_values` gives them.
+        data: settings.
+    """
+    kind = data.kinds.get(name) or infer_kind(counted["value"].alias(name), data.missing_values, counted)
+    if is_judged(name, data):
         reason = why_useless(counted.with_columns(value=canonical(counted["value"], data.missing_values)), kind)
         if reason:
             return reason
+    return make_field(name, kind, data)
+
+
+def make_field(name: str, kind: Kind, data: DataConfig) -> Field:
+    """A field of a known kind, entering as the settings say."""
     default: Numeric = "quantile"
     numeric = for_field(data.numeric, name, default) if kind == "numerical" else None
     return Field(name=name, kind=kind, numeric=numeric)
+
+
+def is_judged(name: str, data: DataConfig) -> bool:
+    """Whether a column may be left out as useless; one that the user lists may not."""
+    return name not in (data.fields or ()) and name not in data.kinds
 
 
 def why_useless(counted: pl.DataFrame, kind: Kind) -> str | None:

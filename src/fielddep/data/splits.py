@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +37,7 @@ _TIME_FORMATS = (
     "%Y-%m-%d %H:%M:%S%.f%z",
     "%Y/%m/%d",
 )
-_STRATA_OF_NUMBERS = 10
+STRATA_OF_NUMBERS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,24 +68,39 @@ def split_rows(table: pl.DataFrame, config: SplitConfig, target: str | None = No
         by_method = {"group": _by_group, "time": _by_time, "column": _by_column}
         parts = by_method[config.method](column, config, rng)
     if not len(parts[0]):
-        raise SplitError(
-            f"training needs at least one row; method {config.method!r} left none of {len(table)}; lower "
-            "split.validation and split.test, or give more rows"
-        )
+        raise no_training_rows(config.method, len(table))
     train, validation, test = (np.sort(rows) for rows in parts)
     named = {"train": train, "validation": validation, "test": test}
     return Split(**named, warnings=_absent_classes(table, target, named))
 
 
-def _column(table: pl.DataFrame, name: str | None, setting: str) -> pl.Series:
+def no_training_rows(method: str, n_rows: int) -> SplitError:
+    """The error of a split that leaves nothing to learn from."""
+    return SplitError(
+        f"training needs at least one row; method {method!r} left none of {n_rows}; lower "
+        "split.validation and split.test, or give more rows"
+    )
+
+
+def split_column(columns: Sequence[str], name: str | None, setting: str) -> str:
+    """The column that a split needs.
+
+    Raises:
+        SplitError: if it is not named, or there is none of that name.
+    """
     if name is None:
         raise SplitError(f"this split needs a column; set {setting}")
-    if name not in table.columns:
-        raise SplitError(f"{setting} names {name!r}, which is no column; {nearest(name, table.columns)}")
-    return table[name]
+    if name not in columns:
+        raise SplitError(f"{setting} names {name!r}, which is no column; {nearest(name, columns)}")
+    return name
 
 
-def _wanted(share: float, n_rows: int) -> int:
+def _column(table: pl.DataFrame, name: str | None, setting: str) -> pl.Series:
+    return table[split_column(table.columns, name, setting)]
+
+
+def wanted_rows(share: float, n_rows: int) -> int:
+    """Rows of a part: its share, and at least one where the share is above 0."""
     return max(1, round(share * n_rows)) if share > 0 else 0
 
 
@@ -94,8 +110,8 @@ def _draw_parts(strata: list[Rows], config: SplitConfig, rng: np.random.Generato
     shuffled = [rng.permutation(rows) for rows in strata]
     order = rng.permutation(len(shuffled))
     shuffled = [shuffled[i] for i in order]
-    test, rest = _draw(shuffled, _wanted(config.test, n_rows))
-    validation, train = _draw(rest, _wanted(config.validation, n_rows))
+    test, rest = _draw(shuffled, wanted_rows(config.test, n_rows))
+    validation, train = _draw(rest, wanted_rows(config.validation, n_rows))
     return _join(train), _join(validation), _join(test)
 
 
@@ -119,7 +135,7 @@ def _strata(column: pl.Series) -> list[Rows]:
     if numbers is None:
         key = canonical(column).rank("dense").fill_null(0).to_numpy()
     else:
-        key = numbers.fill_null(0.0).rank("ordinal").to_numpy() * _STRATA_OF_NUMBERS // (len(column) + 1)
+        key = numbers.fill_null(0.0).rank("ordinal").to_numpy() * STRATA_OF_NUMBERS // (len(column) + 1)
     order = np.argsort(key, kind="stable").astype(np.int64)
     starts = np.flatnonzero(np.diff(key[order])) + 1
     return np.split(order, starts)
@@ -130,15 +146,24 @@ def _by_group(column: pl.Series, config: SplitConfig, rng: np.random.Generator) 
 
     Rows without a group are one group, as nobody knows whether they belong together.
     """
-    key = canonical(column).rank("dense").fill_null(0).to_numpy().astype(np.int64)
-    sizes = np.bincount(key)
+    key = dense_rank(canonical(column))
+    rows = parts_of_groups(np.bincount(key), config, rng)[key]
+    return np.flatnonzero(rows == 0), np.flatnonzero(rows == 1), np.flatnonzero(rows == 2)
+
+
+def dense_rank(texts: pl.Series) -> Rows:
+    """Number of each text in sorted order, from 1; 0 for null."""
+    return texts.rank("dense").fill_null(0).to_numpy().astype(np.int64)
+
+
+def parts_of_groups(sizes: Rows, config: SplitConfig, rng: np.random.Generator) -> Rows:
+    """Part (0 train, 1 validation, 2 test) of every group, by the number of rows of each."""
     groups = rng.permutation(np.flatnonzero(sizes))
     part_of = np.zeros(len(sizes), dtype=np.int64)
     for part, share in ((2, config.test), (1, config.validation)):
         free = groups[part_of[groups] == 0]
-        part_of[_pick_groups(free, sizes, _wanted(share, len(column)))] = part
-    rows = part_of[key]
-    return np.flatnonzero(rows == 0), np.flatnonzero(rows == 1), np.flatnonzero(rows == 2)
+        part_of[_pick_groups(free, sizes, wanted_rows(share, int(sizes.sum())))] = part
+    return part_of
 
 
 def _pick_groups(groups: Rows, sizes: Rows, n_wanted: int) -> list[int]:
@@ -159,34 +184,58 @@ def _by_time(column: pl.Series, config: SplitConfig, rng: np.random.Generator) -
     """Oldest rows train, newest test. Rows of one time stay together unless a part would be empty by it."""
     times = _times(column)
     order = np.argsort(times, kind="stable").astype(np.int64)
-    n_rows = len(column)
-    end = _between_times(times[order], n_rows - _wanted(config.test, n_rows), n_rows)
-    middle = max(_between_times(times[order], end - _wanted(config.validation, n_rows), end), 0)
+    middle, end = time_cuts(np.bincount(times), config)
     return order[:middle], order[middle:end], order[end:]
 
 
-def _between_times(times: Rows, cut: int, stop: int) -> int:
+def time_cuts(sizes: Rows, config: SplitConfig) -> tuple[int, int]:
+    """Where validation and test rows begin, of rows in order of time; `sizes` are the rows of each time."""
+    ends = np.cumsum(sizes)
+    n_rows = int(ends[-1])
+    end = _between_times(ends, n_rows - wanted_rows(config.test, n_rows), n_rows)
+    return max(_between_times(ends, end - wanted_rows(config.validation, n_rows), end), 0), end
+
+
+def _between_times(ends: Rows, cut: int, stop: int) -> int:
     """The place nearest to `cut`, between 0 and `stop`, where the time changes; `cut` itself if there is none."""
     if not 0 < cut < stop:
         return cut
-    before = int(np.searchsorted(times, times[cut], side="left"))
-    after = int(np.searchsorted(times, times[cut], side="right"))
+    time = int(np.searchsorted(ends, cut, side="right"))
+    before, after = int(ends[time - 1]) if time else 0, int(ends[time])
     places = sorted((place for place in (before, after) if 0 < place < stop), key=lambda place: abs(place - cut))
     return places[0] if places else cut
 
 
 def _times(column: pl.Series) -> Rows:
     """Rank of each row's time; a rank keeps the order of any dtype without rounding."""
-    typed = column if column.dtype.is_numeric() or column.dtype.is_temporal() else _parse_times(column)
-    if typed.dtype.is_float():
-        typed = typed.fill_nan(None)
+    typed = typed_times(column)
     if typed.null_count():
-        row = int(typed.is_null().arg_true()[0])
-        raise SplitError(
-            f"split.column {column.name!r} must have a time in every row; given {typed.null_count()} missing, the "
-            f"first in row {row} (counted from 0); fill them or choose another column"
-        )
+        raise missing_times(column.name, typed.null_count(), int(typed.is_null().arg_true()[0]))
     return typed.rank("dense").to_numpy().astype(np.int64)
+
+
+def typed_times(column: pl.Series) -> pl.Series:
+    """Times in a type that sorts as time does; null for missing."""
+    typed = column if column.dtype.is_numeric() or column.dtype.is_temporal() else _parse_times(column)
+    return typed.fill_nan(None) if typed.dtype.is_float() else typed
+
+
+def time_numbers(column: pl.Series) -> tuple[pl.Series, bool]:
+    """Times as Float64, null for missing, and whether they are times of a clock (microseconds) or plain numbers."""
+    typed = typed_times(column)
+    is_clock = typed.dtype.is_temporal()
+    if typed.dtype in (pl.Date, pl.Datetime):
+        typed = typed.cast(pl.Datetime("us"))
+    numbers: pl.Series = typed.to_physical().cast(pl.Float64)
+    return numbers, is_clock
+
+
+def missing_times(name: str, n_missing: int, row: int) -> SplitError:
+    """The error of rows without a time."""
+    return SplitError(
+        f"split.column {name!r} must have a time in every row; given {n_missing} missing, the "
+        f"first in row {row} (counted from 0); fill them or choose another column"
+    )
 
 
 def _parse_times(column: pl.Series) -> pl.Series:
@@ -207,6 +256,16 @@ def _parse_times(column: pl.Series) -> pl.Series:
 
 def _by_column(column: pl.Series, config: SplitConfig, rng: np.random.Generator) -> Parts:
     """Parts as the column says; without validation rows, a share of the training rows is held out at random."""
+    part = parts_by_name(column)
+    train, validation, test = (np.flatnonzero(part == p) for p in range(3))
+    if not len(validation):
+        (drawn,), (kept,) = _draw([rng.permutation(train)], wanted_rows(config.validation, len(train)))
+        return kept, drawn, test
+    return train, validation, test
+
+
+def parts_by_name(column: pl.Series) -> Rows:
+    """Part (0 train, 1 validation, 2 test) that each value names."""
     names = canonical(column).str.strip_chars().str.to_lowercase()
     part = names.replace_strict(_PART_NAMES, default=None, return_dtype=pl.Int64)
     if part.null_count():
@@ -215,11 +274,18 @@ def _by_column(column: pl.Series, config: SplitConfig, rng: np.random.Generator)
             f"split.column {column.name!r} must say train, validation (valid, val, dev) or test in every row; given "
             f"also {', '.join(map(repr, bad))}; correct these rows"
         )
-    train, validation, test = (np.flatnonzero(part.to_numpy() == p) for p in range(3))
-    if not len(validation):
-        (drawn,), (kept,) = _draw([rng.permutation(train)], _wanted(config.validation, len(train)))
-        return kept, drawn, test
-    return train, validation, test
+    parts: Rows = part.to_numpy()
+    return parts
+
+
+def absent_warnings(target: str, absent: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Warnings of classes that parts have no row of."""
+    found = []
+    for name, classes in absent.items():
+        if classes:
+            shown = ", ".join(map(repr, classes[:5])) + (", ..." if len(classes) > 5 else "")
+            found.append(f"the {name} rows hold no row of class {shown} of target {target!r}")
+    return tuple(found)
 
 
 def _absent_classes(table: pl.DataFrame, target: str | None, parts: dict[str, Rows]) -> tuple[str, ...]:
@@ -227,10 +293,9 @@ def _absent_classes(table: pl.DataFrame, target: str | None, parts: dict[str, Ro
         return ()
     labels = canonical(table[target])
     classes = labels.drop_nulls().unique().sort()
-    found = []
-    for name, rows in parts.items():
-        absent = classes.filter(~classes.is_in(labels.gather(rows).drop_nulls().unique().implode())).to_list()
-        if absent and len(rows):
-            shown = ", ".join(map(repr, absent[:5])) + (", ..." if len(absent) > 5 else "")
-            found.append(f"the {name} rows hold no row of class {shown} of target {target!r}")
-    return tuple(found)
+    absent = {
+        name: classes.filter(~classes.is_in(labels.gather(rows).drop_nulls().unique().implode())).to_list()
+        for name, rows in parts.items()
+        if len(rows)
+    }
+    return absent_warnings(target, absent)

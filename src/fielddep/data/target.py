@@ -91,8 +91,16 @@ class Target:
         return index
 
 
-def infer_target(column: pl.Series, task: Task = "auto", missing_values: Iterable[str] = ("",)) -> Target:
+def infer_target(
+    column: pl.Series, task: Task = "auto", missing_values: Iterable[str] = ("",), *, n_rows: int | None = None
+) -> Target:
     """Decide the task of a column and list its classes.
+
+    Args:
+        column: values of all rows, or each different value once.
+        task: what the user asks for.
+        missing_values: texts that mean missing.
+        n_rows: number of rows, where `column` holds each value once.
 
     Raises:
         SchemaError: for missing, infinite or constant targets, and where the asked task does not fit.
@@ -105,7 +113,7 @@ def infer_target(column: pl.Series, task: Task = "auto", missing_values: Iterabl
     n_distinct = texts.n_unique()
     if n_distinct < 2:
         raise SchemaError(
-            f"target {column.name!r} must have at least two different values; given {len(column)} rows of "
+            f"target {column.name!r} must have at least two different values; given {n_rows or len(column)} rows of "
             f"{texts.first()!r}; choose another target or add rows"
         )
     chosen = guess_task(column, missing_values) if task == "auto" else task
@@ -155,11 +163,15 @@ def _classes(column: pl.Series, missing_values: Iterable[str]) -> tuple[ClassLab
 
 def _refuse_missing(column: pl.Series, first_row: int) -> None:
     if column.null_count():
-        row = first_row + int(column.is_null().arg_true()[0])
-        raise SchemaError(
-            f"target {column.name!r} must have a value in every row; given {column.null_count()} missing, the first "
-            f"in row {row} (counted from 0); remove these rows"
-        )
+        raise missing_target(column.name, column.null_count(), first_row + int(column.is_null().arg_true()[0]))
+
+
+def missing_target(name: str, n_missing: int, row: int) -> SchemaError:
+    """The error of rows without a target."""
+    return SchemaError(
+        f"target {name!r} must have a value in every row; given {n_missing} missing, the first "
+        f"in row {row} (counted from 0); remove these rows"
+    )
 
 
 def _check_n_classes(name: str, n_distinct: int, task: Task, *, asked: bool) -> None:

@@ -92,6 +92,15 @@ def as_number(column: pl.Series, missing_values: Iterable[str] = ("",), *, first
     return numbers
 
 
+def first_not_a_number(column: pl.Series, missing_values: Iterable[str] = ("",)) -> int | None:
+    """Position of the first value that `as_number` refuses; None where it refuses none."""
+    numbers = try_numbers(column, missing_values)
+    if numbers is None:
+        return 0 if column.dtype.is_temporal() else _first_bad(_number_text(column, missing_values))
+    infinite = numbers.is_infinite().fill_null(False)
+    return int(infinite.arg_true()[0]) if infinite.any() else None
+
+
 def as_whole_numbers(column: pl.Series, missing_values: Iterable[str] = ("",)) -> pl.Series | None:
     """The column as exact integers with null for missing; None when a value has a fraction or is no number.
 

@@ -6,11 +6,15 @@ the same counts always give the same ids.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+
+from fielddep.data.few_rows import TextIndex
 
 MISSING_ID, RARE_ID, FIRST_ID = 0, 1, 2
 MISSING, RARE = "<missing>", "<rare>"
@@ -78,6 +82,21 @@ class Vocabulary:
         if self.knows_missing:
             local[missing] = MISSING_ID
         return local, n_unknown
+
+    def encode_few(self, texts: Sequence[str | None]) -> tuple[npt.NDArray[np.int32], int]:
+        """`encode` for a few texts, each looked up on its own; the first call prepares an index."""
+        found = [None if text is None else self._index.find(text) for text in texts]
+        n_missing = sum(text is None for text in texts)
+        missing_id = MISSING_ID if self.knows_missing else RARE_ID
+        ids = [
+            missing_id if text is None else RARE_ID if at is None or at >= len(self.values) else at + FIRST_ID
+            for text, at in zip(texts, found, strict=True)
+        ]
+        return np.array(ids, dtype=np.int32), found.count(None) - n_missing
+
+    @cached_property
+    def _index(self) -> TextIndex:
+        return TextIndex(self.values if self.rare is None else pl.concat([self.values, self.rare]))
 
     def unknown_rows(self, texts: pl.Series) -> npt.NDArray[np.int64]:
         """Positions of the unknown values."""

@@ -70,9 +70,9 @@ class WeightAverage:
         return {**self._mean, "n_points": torch.tensor(self.n_points)}
 
     def load_state(self, state: Mapping[str, torch.Tensor], device: torch.device) -> None:
-        """Go on from a state given by `state`, on the model's device."""
+        """Go on from a state given by `state`, on the model's device; its tensors become the average's own."""
         self.n_points = int(state["n_points"])
-        self._mean = {name: value.to(device, copy=True) for name, value in state.items() if name != "n_points"}
+        self._mean = {name: state[name].to(device) for name in state if name != "n_points"}
 
 
 @torch.no_grad()

@@ -26,6 +26,8 @@ class Evaluation:
     """Whether this is the lowest validation loss so far."""
     seconds: float
     """Training time so far, evaluations included, time before a resume included."""
+    rows_per_s: float = 0.0
+    """Training rows a second so far, without the time of evaluations and checkpoints."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

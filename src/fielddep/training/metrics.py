@@ -1,7 +1,8 @@
 """Metrics over a whole set, gathered batch by batch.
 
-Logloss and squared error are running sums. AUC and calibration need the scores: 9 bytes a row are kept (score,
-label, and a weight where there is one), and the AUC is exact. Nothing here is ever averaged over batches.
+Logloss and squared error are running sums. AUC and calibration need the scores of a binary target: 5 bytes a row are
+kept (score and label; 9 with a weight), and the result takes 8 more while they are sorted (`ranking`). The AUC is
+exact. Nothing here is ever averaged over batches.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fielddep.data.encoded import EncodedTable
+from fielddep.data.store_loader import Rows
 from fielddep.data.target import Target
 from fielddep.nn.link import predictions
 from fielddep.training.objective import row_losses
+from fielddep.training.ranking import Column, Ranking, area_under_curve, binned_gap
 
 N_CALIBRATION_BINS = 20
 
@@ -29,9 +31,7 @@ class Metrics:
         self.target = target
         self._sums: dict[str, float] = {}
         self._weight = 0.0
-        self._scores: list[np.ndarray] = []
-        self._labels: list[np.ndarray] = []
-        self._weights: list[np.ndarray] = []
+        self._scores, self._labels, self._weights = Column(np.float32), Column(np.bool_), Column(np.float32)
 
     def update(self, logits_BC: torch.Tensor, target_B: torch.Tensor, weight_B: torch.Tensor | None = None) -> None:
         """Add a batch."""
@@ -57,17 +57,24 @@ class Metrics:
         if self._weight == 0:
             return {}
         values = {name: total / self._weight for name, total in self._sums.items()}
-        if self._scores:
-            scores, labels = np.concatenate(self._scores), np.concatenate(self._labels)
-            weights = np.concatenate(self._weights) if self._weights else None
-            area = auc(scores, labels, weights)
-            if area is not None:
-                values["auc"] = area
-            logits = torch.from_numpy(scores).double().unsqueeze(1)
-            positive = predictions(logits, self.target)[:, 1].numpy()
-            values["calibration_error"] = calibration_error(positive, labels, weights)
+        if len(self._scores):
+            values |= self._ranked()
         values["loss"] = values["mse" if self.target.task == "regression" else "logloss"]
         return values
+
+    def _ranked(self) -> dict[str, float]:
+        """Metrics that need the order of the scores."""
+        weights = self._weights.values() if len(self._weights) else None
+        ranking = Ranking(self._scores.values(), self._labels.values(), weights)
+        area = area_under_curve(ranking)
+        found = {} if area is None else {"auc": area}
+        return {**found, "calibration_error": binned_gap(ranking, N_CALIBRATION_BINS, self._positive)}
+
+    def _positive(self, scores: np.ndarray) -> np.ndarray:
+        """Probability of the positive class."""
+        logits = torch.from_numpy(scores).double().unsqueeze(1)
+        probabilities: np.ndarray = predictions(logits, self.target)[:, 1].numpy()
+        return probabilities
 
     def _add(self, name: str, values_B: torch.Tensor, weights_B: torch.Tensor) -> None:
         total = float((values_B.double() * weights_B.double()).sum())
@@ -75,22 +82,13 @@ class Metrics:
 
 
 def auc(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> float | None:
-    """Exact area under the ROC curve, ties counted half; None where one class is absent.
+    """Exact area under the ROC curve of scores taken as float32, ties counted half; None where one class is absent.
 
     Example:
         >>> auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True]))
         0.75
     """
-    order = np.argsort(scores, kind="stable")
-    scores, labels = scores[order], labels[order]
-    weight = np.ones(len(scores)) if weights is None else weights[order].astype(np.float64)
-    positive, negative = weight * labels, weight * ~labels
-    if positive.sum() == 0 or negative.sum() == 0:
-        return None
-    starts = np.flatnonzero(np.r_[True, scores[1:] != scores[:-1]])
-    positive_at, negative_at = np.add.reduceat(positive, starts), np.add.reduceat(negative, starts)
-    below = np.cumsum(negative_at) - negative_at
-    return float((positive_at * (below + negative_at / 2)).sum() / (positive.sum() * negative.sum()))
+    return area_under_curve(Ranking(scores, labels, weights))
 
 
 def calibration_error(probabilities: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> float:
@@ -100,19 +98,14 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray, weights: np
         >>> round(calibration_error(np.full(1000, 0.3), np.arange(1000) < 500), 6)
         0.2
     """
-    order = np.argsort(probabilities, kind="stable")
-    weight = np.ones(len(order)) if weights is None else weights.astype(np.float64)
-    if np.ptp(probabilities) == 0:
-        groups = [order]
-    else:
-        groups = [g for g in np.array_split(order, min(N_CALIBRATION_BINS, len(order))) if len(g)]
-    gaps = [abs(float((weight[g] * (probabilities[g] - labels[g])).sum())) for g in groups]
-    return float(sum(gaps) / max(weight.sum(), 1e-300))
+    ranking = Ranking(probabilities, labels, weights)
+    return binned_gap(ranking, N_CALIBRATION_BINS, lambda scores: scores.astype(np.float64))
 
 
-def base_rate_metrics(target: Target, base_C: torch.Tensor, table: EncodedTable) -> dict[str, float]:
+def base_rate_metrics(target: Target, base_C: torch.Tensor, rows: Rows) -> dict[str, float]:
     """Metrics of predicting the same output for every row: what a model must beat."""
-    assert table.target_R is not None
     metrics = Metrics(target)
-    metrics.update(base_C.expand(len(table), -1), table.target_R, table.weight_R)
+    for block in rows.blocks():
+        assert block.target_R is not None
+        metrics.update(base_C.expand(len(block), -1), block.target_R, block.weight_R)
     return metrics.result()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
+from fielddep.data.store_loader import Rows
 from fielddep.data.target import Target
 
 
@@ -30,13 +31,19 @@ def mean_loss(
     return (losses_B * weight_B).sum() / weight_B.sum().clamp(min=torch.finfo(weight_B.dtype).tiny)
 
 
-def base_output(target: Target, target_R: torch.Tensor, weight_R: torch.Tensor | None) -> torch.Tensor:
-    """Output (C,) of a model that knows nothing but the base rate of the training rows."""
-    weights = torch.ones(len(target_R)) if weight_R is None else weight_R
+def base_output(target: Target, rows: Rows) -> torch.Tensor:
+    """Output (C,) of a model that knows nothing but the base rate of the training rows, which are read once."""
+    n_outputs = len(target.classes) if target.task == "multiclass" else 1
+    total_C, weight = torch.zeros(n_outputs, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    for block in rows.blocks():
+        assert block.target_R is not None
+        weight_R = torch.ones(len(block)) if block.weight_R is None else block.weight_R
+        if target.task == "multiclass":
+            total_C += torch.zeros(n_outputs).index_add_(0, block.target_R, weight_R)
+        else:
+            total_C += (block.target_R * weight_R).sum()
+        weight += weight_R.sum()
+    mean_C = total_C.float() / weight.float()
     if target.task == "multiclass":
-        share_C = torch.zeros(len(target.classes)).index_add_(0, target_R, weights) / weights.sum()
-        return share_C.clamp(1e-6).log()
-    mean = (target_R * weights).sum() / weights.sum()
-    if target.task == "binary":
-        return torch.logit(mean.clamp(1e-6, 1 - 1e-6)).reshape(1)
-    return mean.reshape(1)
+        return mean_C.clamp(1e-6).log()
+    return torch.logit(mean_C.clamp(1e-6, 1 - 1e-6)) if target.task == "binary" else mean_C

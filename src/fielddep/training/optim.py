@@ -215,10 +215,11 @@ def rarity_scale(counts: Sequence[np.ndarray], rarity: float) -> torch.Tensor:
     """
     scales = []
     for count in counts:
-        seen = np.maximum(count.astype(np.float64), 1.0)
-        scale = seen**-rarity
-        scales.append(scale * count.sum() / max((scale * count).sum(), 1e-300))
-    return torch.from_numpy(np.concatenate(scales)).float()
+        scale = np.maximum(count, 1.0)
+        np.power(scale, -rarity, out=scale)  # in place: a vocabulary may be millions of values long
+        scale *= count.sum() / max(float(scale @ count), 1e-300)
+        scales.append(scale.astype(np.float32))
+    return torch.from_numpy(np.concatenate(scales))
 
 
 def _adagrad(slots: dict[str, torch.Tensor], gradient: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -18,11 +18,12 @@ import torch
 
 from fielddep.config import TrainConfig
 from fielddep.data.batch import Batch
-from fielddep.data.loader import Loader
+from fielddep.data.loader import BatchSource
 from fielddep.data.target import Target
 from fielddep.errors import CheckpointError, TrainingError
 from fielddep.nn.model import FieldModel
 from fielddep.training.average import WeightAverage
+from fielddep.training.best import BestWeights, copy_weights
 from fielddep.training.callbacks import Callback, TrainingPlan
 from fielddep.training.checkpoint import CheckpointFolder
 from fielddep.training.history import Evaluation, History
@@ -47,6 +48,8 @@ class TrainerState:
     """Evaluations since the last improvement or drop of the learning rate."""
     lr: float = 0.0
     seconds: float = 0.0
+    train_seconds: float = 0.0
+    """The same without evaluations and checkpoints."""
     finished: bool = False
 
 
@@ -63,7 +66,7 @@ class Trainer:
         l2_scale_I: factor of the ridge of every joint id.
         callbacks: lookers-on.
         history: where evaluations are kept.
-        checkpoints: folder for checkpoints; None writes none.
+        checkpoints: folder for checkpoints, which keeps the best weights too; None writes none.
     """
 
     def __init__(
@@ -72,8 +75,8 @@ class Trainer:
         target: Target,
         config: TrainConfig,
         *,
-        train: Loader,
-        validation: Loader,
+        train: BatchSource,
+        validation: BatchSource,
         prepare: Callable[[Batch, int], Batch] | None = None,
         l2_scale_I: torch.Tensor | None = None,
         callbacks: Sequence[Callback] = (),
@@ -106,7 +109,7 @@ class Trainer:
         self.average = WeightAverage(config.average) if config.average > 0 else None
         self.eval_interval = max(1, round(train.n_batches / config.eval_every))
         self.n_steps = train.n_batches * config.max_epochs
-        self._best: dict[str, torch.Tensor] = {}
+        self._best = BestWeights(checkpoints)
         self._losses: list[torch.Tensor] = []
 
     def fit(self, *, resume: bool = False) -> History:
@@ -128,20 +131,24 @@ class Trainer:
                     self.run_epoch()
             finally:
                 self._tell(lambda c: c.on_end())
-        self.model.load_state_dict(self._best)
+        self._best.restore(self.model, self.state.best_step)
         self.model.eval()
         return self.history
 
     def run_epoch(self) -> None:
         """Learn from the rest of the current epoch's batches, evaluating on the way."""
         epoch, start = divmod(self.state.step, self.train.n_batches)
+        began = time.perf_counter()
         for batch in self.train.batches(epoch, start):
             self.train_step(batch)
             last = self.state.step == self.n_steps
             if self.state.step % self.eval_interval == 0 or last:
+                self.state.train_seconds += time.perf_counter() - began
                 self._evaluate_and_decide(last)
                 if self.state.finished:
                     return
+                began = time.perf_counter()
+        self.state.train_seconds += time.perf_counter() - began
 
     def train_step(self, batch: Batch) -> None:
         """Learn from one batch."""
@@ -162,7 +169,7 @@ class Trainer:
         self._tell(lambda c: c.on_step(self.state.step, len(batch), float(loss.detach())))
 
     @torch.no_grad()
-    def evaluate(self, loader: Loader) -> dict[str, float]:
+    def evaluate(self, loader: BatchSource) -> dict[str, float]:
         """Metrics of the model as it is, on all rows of a loader."""
         return evaluate(self.model, self.target, loader, self.device)
 
@@ -173,7 +180,7 @@ class Trainer:
                 raise TrainingError(self._advice("the validation loss is not a number"))
             improved = values["loss"] < self.state.best_loss - self.config.min_delta
             if improved:
-                self._keep_best()
+                self._best.keep(self.model, self.state.step)
         if improved:
             self.state.best_loss, self.state.best_step = values["loss"], self.state.step
             self.state.n_bad = self.state.n_bad_at_lr = 0
@@ -188,6 +195,7 @@ class Trainer:
             validation=values,
             best=improved,
             seconds=round(time.perf_counter() - self._clock, 3),
+            rows_per_s=round(self.state.step / self.train.n_batches * self.train.n_rows / self.state.train_seconds, 1),
         )
         self._losses.clear()
         self.history.add(evaluation)
@@ -196,18 +204,10 @@ class Trainer:
             self.state.lr *= self.config.plateau_factor
             self.state.n_bad_at_lr = 0
             if self.config.plateau_restore:
-                self.model.load_state_dict(self._best)
+                self._best.restore(self.model, self.state.best_step)
         self.state.finished = last or self.state.n_bad >= self.config.patience
-        self._checkpoint(improved)
+        self._checkpoint()
         self._tell(lambda c: c.on_evaluation(evaluation))
-
-    def _keep_best(self) -> None:
-        """Remember the weights as they are, in the memory of those remembered before."""
-        for name, weight in self.model.state_dict().items():
-            if name in self._best:
-                self._best[name].copy_(weight)
-            else:
-                self._best[name] = weight.detach().clone()
 
     def _averaged(self) -> AbstractContextManager[None]:
         """Within the block the model has the mean of its weights over the last evaluations, where that is asked."""
@@ -226,7 +226,7 @@ class Trainer:
         """Squared errors are told in the target's own unit."""
         return self.target.scale**2 if self.target.task == "regression" else 1.0
 
-    def _checkpoint(self, improved: bool) -> None:
+    def _checkpoint(self) -> None:
         if self.checkpoints is None:
             return
         tensors = {f"model/{k}": v for k, v in self.model.state_dict().items()}
@@ -237,7 +237,7 @@ class Trainer:
         if self.device.type == "cuda":
             tensors["random_device"] = torch.cuda.get_rng_state(self.device)
         state = {**dataclasses.asdict(self.state), "history": [e.to_json() for e in self.history]}
-        self.checkpoints.save(tensors, state, self._best if improved else None)
+        self.checkpoints.save(tensors, state, None)
 
     def _restore(self) -> None:
         checkpoint = None if self.checkpoints is None else self.checkpoints.load()
@@ -246,10 +246,10 @@ class Trainer:
         history = checkpoint.state.pop("history")
         self.state = TrainerState(**checkpoint.state)
         try:
-            self.model.load_state_dict(_part(checkpoint.tensors, "model/"))
-            self.optimizer.load_state(_part(checkpoint.tensors, "optimizer/"))
+            copy_weights(self.model.state_dict(), checkpoint.tensors.under("model/"))
+            self.optimizer.load_state(checkpoint.tensors.under("optimizer/"))
             if self.average is not None:
-                self.average.load_state(_part(checkpoint.tensors, "average/"), self.device)
+                self.average.load_state(checkpoint.tensors.under("average/"), self.device)
         except (KeyError, RuntimeError) as error:
             raise CheckpointError(
                 f"the checkpoint does not fit this model ({str(error).splitlines()[0]}); data or settings have "
@@ -258,7 +258,6 @@ class Trainer:
         torch.set_rng_state(checkpoint.tensors["random"].cpu())
         if self.device.type == "cuda" and "random_device" in checkpoint.tensors:
             torch.cuda.set_rng_state(checkpoint.tensors["random_device"].cpu(), self.device)
-        self._best = {k: v.to(self.device) for k, v in checkpoint.best.items()}
         self.history.restore(history)
 
     def _guard(self, batch: Batch, loss: torch.Tensor) -> None:
@@ -279,7 +278,7 @@ class Trainer:
 
 
 @torch.no_grad()
-def evaluate(model: FieldModel, target: Target, loader: Loader, device: torch.device) -> dict[str, float]:
+def evaluate(model: FieldModel, target: Target, loader: BatchSource, device: torch.device) -> dict[str, float]:
     """Metrics of a model on all rows of a loader."""
     model.eval()
     metrics = Metrics(target)
@@ -288,10 +287,6 @@ def evaluate(model: FieldModel, target: Target, loader: Loader, device: torch.de
         assert moved.target_B is not None
         metrics.update(model(moved.ids_BF, moved.numbers_BN), moved.target_B, moved.weight_B)
     return metrics.result()
-
-
-def _part(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
 def _suspect(model: FieldModel, batch: Batch) -> str | None:

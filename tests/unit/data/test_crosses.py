@@ -9,7 +9,7 @@ import pytest
 from fielddep.config import Config
 from fielddep.data import cross_search
 from fielddep.data.cross_search import find_crosses
-from fielddep.data.crosses import Cross, cross_name, pair_codes
+from fielddep.data.crosses import Cross, PairCounts, cross_name, pair_codes
 from fielddep.data.encoder import TableEncoder
 from fielddep.data.schema import infer_schema
 from fielddep.errors import SchemaError
@@ -178,3 +178,30 @@ def test_crosses_that_cannot_be():
         encoder_of(FRAME, crosses=[["a", "a"]])
     with pytest.raises(SchemaError, match="joins two different fields"):
         encoder_of(FRAME, crosses=[["a", "b", "c"]])
+
+
+@pytest.mark.parametrize("sizes", [(5, 7), (300, 400)])
+@pytest.mark.parametrize("largest_table", [1 << 22, 500])
+def test_pairs_counted_in_portions_give_the_same_cross(
+    sizes: tuple[int, int], largest_table: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fielddep.data.crosses.MAX_TABLE", largest_table)
+    rng = np.random.default_rng(0)
+    ids_RF = np.stack([(size * rng.random(2000) ** 4).astype(np.int32) for size in sizes], axis=1)
+    counter = PairCounts(sizes, (0, 1))
+    for start in range(0, 2000, 300):
+        counter.add(ids_RF[start : start + 300])
+    found, expected = counter.cross(2), Cross.fit(ids_RF, sizes, (0, 1), 2)
+    assert found.codes.tolist() == expected.codes.tolist()
+    assert found.counts.tolist() == expected.counts.tolist()
+
+
+def test_ids_by_table_and_by_search_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    ids_RF, others = rng.integers(0, 9, (500, 2), dtype=np.int32), rng.integers(0, 30, (500, 2), dtype=np.int32)
+    by_table = Cross.fit(ids_RF, (30, 30), (0, 1), 5).encode(others)
+    monkeypatch.setattr("fielddep.data.crosses.MAX_TABLE", 1)
+    by_search = Cross.fit(ids_RF, (30, 30), (0, 1), 5).encode(others)
+    assert by_table.tolist() == by_search.tolist()
+    assert by_table.dtype == by_search.dtype == np.int32
+    assert len(set(by_table.tolist())) > 5

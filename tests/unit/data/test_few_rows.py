@@ -55,9 +55,7 @@ def test_what_is_not_simple_is_left_to_the_columns(value):
 number_texts = st.one_of(
     st.floats(-1e6, 1e6).map(repr),
     st.integers(-(10**6), 10**6).map(str),
-    st.sampled_from(
-        ["", " 5 ", "+.5", "5.", "1e3", "-2E-5", "NaN", "null", "?", "-999", "x", "1_000", "0x1", "inf"]
-    ),
+    st.sampled_from(["", " 5 ", "+.5", "5.", "1e3", "-2E-5", "NaN", "null", "?", "-999", "x", "1_000", "0x1", "inf"]),
 )
 
 

@@ -96,3 +96,35 @@ def test_binning_of_counts_as_in_the_paper() -> None:
     numbers = floats([-3.0, 0.0, 1.0, 2.0, 2.9, 3.0, 8.0, 1000.0, None, 1e30])
     # ln(3)^2 = 1.21, ln(8)^2 = 4.32, ln(1000)^2 = 47.7, ln(1e30)^2 = 4771.7
     assert log2_texts(numbers).to_list() == ["-5", "-2", "-1", "0", "0", "1", "4", "47", None, "4771"]
+
+
+@pytest.mark.parametrize("kind", ["normal", "counts", "heavy", "constant", "none"])
+@pytest.mark.parametrize("n_bins", [2, 8, 64])
+def test_different_numbers_and_their_counts_give_the_same_bins_and_scale(kind: str, n_bins: int) -> None:
+    rng = np.random.default_rng(0)
+    numbers = {
+        "normal": rng.normal(size=900).round(2),
+        "counts": rng.poisson(2, 900).astype(float),
+        "heavy": np.where(rng.random(900) < 0.8, 0.0, rng.normal(size=900)),
+        "constant": np.full(900, 3.5),
+        "none": np.empty(0),
+    }[kind]
+    column = pl.Series(numbers, dtype=pl.Float64).append(pl.Series([None] * 7, dtype=pl.Float64))
+    distinct, counts = np.unique(numbers, return_counts=True)
+    bins, expected = QuantileBins.from_counts(distinct, counts, 7, n_bins), QuantileBins.fit(column, n_bins)
+    assert bins.edges.tolist() == expected.edges.tolist()
+    assert bins.counts.tolist() == expected.counts.tolist()
+    known = np.sort(numbers)
+    places = np.searchsorted(expected.edges, known, side="right")
+    if len(known):
+        assert expected.counts[2:].tolist() == np.bincount(places, minlength=len(expected.edges) + 1).tolist()
+    each = pl.Series([*distinct, None], dtype=pl.Float64)
+    scale, wanted = ScaledNumbers.from_counts(each, np.array([*counts, 7])), ScaledNumbers.fit(column)
+    assert scale.counts.tolist() == wanted.counts.tolist()
+    assert scale.mean == pytest.approx(wanted.mean, rel=1e-12)
+    assert scale.std == pytest.approx(wanted.std, rel=1e-12)
+
+
+def test_the_scale_of_huge_numbers_does_not_overflow() -> None:
+    scale = ScaledNumbers.from_counts(pl.Series([1e200, -1e200]), np.array([3, 3]))
+    assert (scale.mean, scale.std) == (0.0, pytest.approx(1e200))

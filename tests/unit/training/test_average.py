@@ -67,7 +67,7 @@ def test_state_round_trip(layout):
         set_all(model, value)
         first.update(model)
     second = WeightAverage(0.7)
-    second.load_state(first.state(), torch.device("cpu"))
+    second.load_state({name: value.clone() for name, value in first.state().items()}, torch.device("cpu"))
     set_all(model, 5.0)
     first.update(model)
     second.update(model)

@@ -12,7 +12,7 @@ from fielddep.errors import CheckpointError, UserError
 from fielddep.fitting import fit_table, prepare, train_model
 from fielddep.training import checkpoint as checkpoint_module
 from fielddep.training.callbacks import Callback
-from fielddep.training.checkpoint import CheckpointFolder
+from fielddep.training.checkpoint import CheckpointFolder, TensorFile
 from fielddep.training.history import Evaluation, History
 from tests.conftest import quick_config, small_frame
 
@@ -42,6 +42,43 @@ def test_round_trip(folder):
     assert set(loaded.tensors) == set(TENSORS)
     assert all(torch.equal(loaded.tensors[name], tensor) for name, tensor in TENSORS.items())
     assert torch.equal(loaded.best["a"], BEST["a"])
+
+
+def test_tensors_of_a_file_are_read_one_by_one(folder):
+    tensors = {
+        "model/a": torch.randn(3, 4),
+        "model/count": torch.tensor(7),
+        "model/flag": torch.tensor([True, False]),
+        "model/none": torch.empty(0, 2),
+        "random": torch.get_rng_state(),
+    }
+    folder.save(tensors, STATE, BEST)
+    file = TensorFile(folder.path)
+    assert set(file) == set(tensors)
+    for name, tensor in tensors.items():
+        assert file.shape(name) == tuple(tensor.shape)
+        assert file[name].dtype == tensor.dtype
+        assert torch.equal(file[name], tensor)
+    part = file.under("model/")
+    assert sorted(part) == ["a", "count", "flag", "none"]
+    with pytest.raises(KeyError):
+        part["random"]
+    for own in (torch.zeros(3, 4), torch.zeros(4, 3).T, torch.zeros(3, 4, dtype=torch.float64)):
+        memory = own.data_ptr()
+        part.read_into("a", own)
+        assert torch.equal(own.float(), tensors["model/a"])
+        assert own.data_ptr() == memory
+
+
+def test_a_file_that_shrinks_after_it_was_opened(folder):
+    folder.save(TENSORS, STATE, BEST)
+    file = TensorFile(folder.path)
+    folder.path.write_bytes(folder.path.read_bytes()[:-3])
+    with pytest.raises(CheckpointError, match=r"is cut off within random; train again with --force"):
+        file["random"]
+    folder.path.unlink()
+    with pytest.raises(CheckpointError, match=r"cannot be read .*No such file"):
+        file["random"]
 
 
 def test_views_are_saved_as_what_they_show(folder):

@@ -1,0 +1,76 @@
+"""The manifest of a store: what makes a folder a store, and by what its files are known to be whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fielddep.errors import StoreError
+from fielddep.files import sha256
+
+KIND, FORMAT = "fielddep store", 1
+MANIFEST = "manifest.json"
+
+
+def is_store(path: object) -> bool:
+    """Whether a path leads to a folder that holds a store; its content is not checked."""
+    if not isinstance(path, (str, os.PathLike)):
+        return False
+    manifest = Path(path) / MANIFEST
+    try:
+        content = json.loads(manifest.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and content.get("kind") == KIND
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What the manifest of a store says.
+
+    Raises:
+        StoreError: there is none, or it was altered, or its format is newer.
+    """
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        raise StoreError(f"no store at {folder}: expected a folder with {MANIFEST}, as `fielddep encode` writes it")
+    if not path.is_file():
+        raise StoreError(f"{folder} is no whole store: it lacks {MANIFEST}; finish it with encode ... --resume")
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+        kind, version = manifest["kind"], manifest["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} is no manifest of a store, or altered ({error}); encode the table anew") from None
+    if kind != KIND or not isinstance(version, int) or version > FORMAT:
+        raise StoreError(
+            f"{path} is of kind {kind!r} and format {version}; this fielddep reads {KIND!r} up to format {FORMAT}; "
+            "upgrade fielddep to use it"
+        )
+    if manifest.get("sha256") != content_checksum(manifest):
+        raise StoreError(f"{path} was altered since it was written (its checksum differs); copy it again")
+    return manifest  # type: ignore[no-any-return]  # JSON; the checksum says that it is what the writer wrote
+
+
+def check_file(path: Path, expected: Mapping[str, Any], *, whole: bool) -> None:
+    """Refuse a file that is not what the manifest says: its size and, if `whole`, its checksum."""
+    if not path.is_file():
+        raise StoreError(f"{path} is missing; copy the whole store, or encode the table anew")
+    size = path.stat().st_size
+    if size < expected["bytes"]:
+        raise StoreError(f"{path} is cut off: {size:,} of {expected['bytes']:,} bytes; copy it again")
+    if size != expected["bytes"] or (whole and sha256(path) != expected["sha256"]):
+        raise StoreError(f"{path} was altered since it was written (its checksum differs); copy it again")
+
+
+def file_facts(path: Path) -> dict[str, Any]:
+    """Size and checksum of a file."""
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
+
+
+def content_checksum(manifest: Mapping[str, Any]) -> str:
+    """Checksum of all that a manifest says, its own checksum left out."""
+    content = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,250 @@
+"""Streaming: a table of any size becomes a store, in memory that grows with its different values and not its rows.
+
+    read     every row once; each column's values become codes (`reading_pass`, `interning`)
+    split    the part of every row (`split_marks`)
+    learn    from different values and their counts: schema, vocabularies, bins, crosses (`learning`)
+    encode   codes to ids by one look-up a column, written as shards (`code_tables`, `store`)
+
+The last three work on codes on disk and never on text. A killed encoding goes on behind its last checkpoint in `read`
+and behind its last whole shard in `encode`, and ends with the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fielddep.config import Config
+from fielddep.data.code_tables import ColumnTables
+from fielddep.data.encoder import TableEncoder
+from fielddep.data.interned import SPAN_ROWS, InternedTable
+from fielddep.data.learning import learn_encoder
+from fielddep.data.prefetch import prefetch
+from fielddep.data.readers import Source
+from fielddep.data.reading_pass import ENCODE, ReadingPass, n_threads
+from fielddep.data.row_stream import RowStream, open_rows
+from fielddep.data.schema import check_column_names, target_name
+from fielddep.data.shards import PARTS
+from fielddep.data.split_marks import split_marker
+from fielddep.data.splits import no_training_rows, split_column
+from fielddep.data.store import BLOCK_ROWS, PART_NAMES, SHARD_ROWS, Store, StoreWriter, array_specs
+from fielddep.data.store_folder import StoreFolder, check_store_folder
+from fielddep.errors import SourceChangedError, UserError
+
+log = logging.getLogger(__name__)
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+Stage = Literal["read", "split", "learn", "encode"]
+Marks = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far an encoding is.
+
+    Attributes:
+        stage: what is being done.
+        n_rows: rows that this stage has done.
+        share: share of the stage that is done; None where it cannot be told.
+    """
+
+    stage: Stage
+    n_rows: int
+    share: float | None
+
+
+def encode_store(
+    source: Source,
+    config: Config,
+    folder: str | Path,
+    *,
+    force: bool = False,
+    resume: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Store:
+    """Encode a table of any size into a store.
+
+    Args:
+        source: whatever `read_table` reads: files, globs, folders, a list of them, or a table in memory.
+        config: settings, of which data and split are used.
+        folder: the store; made if it is not there.
+        force: replace a store that is there, once the new one is whole.
+        resume: go on with an unfinished store, or begin where none is; a finished one is left as it is.
+        progress: told how far the work is, after every portion.
+
+    Raises:
+        UserError: when the folder must not be written to, the table or the settings cannot be used, a source changes
+            on the way, or the disk is full.
+    """
+    place = StoreFolder(folder=Path(folder))
+    state = check_store_folder(place.folder, force=force, resume=resume)
+    if state == "finished" and resume:
+        log.warning("the store in %s is finished; nothing is left to resume", folder)
+        return Store.open(folder)
+    stream = open_rows(source, config.data)
+    _check_settings(stream, config)
+    going_on = state == "unfinished" and resume
+    if going_on:
+        place.check_request(config, stream.sources)
+    encoding = _Encoding(stream=stream, config=config, place=place, report=progress or (lambda _: None))
+    with encoding.errors_told():
+        if not going_on:
+            place.begin(config, stream.sources)
+        if not (place.is_whole or place.is_moved):
+            encoding.run()
+        place.promote()
+    return Store.open(folder)
+
+
+def _check_settings(stream: RowStream, config: Config) -> None:
+    """Refuse what can be refused before anything is read."""
+    names = stream.schema.names()
+    target = target_name(names, config)
+    check_column_names(names, config)
+    if config.split.method in ("group", "time", "column"):
+        split_column(names, config.split.column, "split.column")
+    elif config.split.method == "stratified":
+        split_column(names, target, "data.target")
+
+
+@dataclass(kw_only=True)
+class _Encoding:
+    """One encoding from the first row to the manifest."""
+
+    stream: RowStream
+    config: Config
+    place: StoreFolder
+    report: Callable[[Progress], None]
+    n_rows: int = 0
+    share_read: float | None = None
+    row_bytes: int = 0
+    n_bytes: int = 0
+
+    def run(self) -> None:
+        """Read, split, learn, encode."""
+        reading = ReadingPass(self.stream, self.config, self.place, self._report_read)
+        try:
+            if self.place.progress().get("stage") != ENCODE:
+                reading.run()
+            self.n_rows, self.share_read, self.n_bytes = reading.spool.n_rows, 1.0, reading.spool.n_bytes
+            self.stream.check_sources()
+            table = InternedTable.of(reading.spool, reading.interners)
+            parts = _PartsFile(self.place.work / PARTS)
+            n_rows_of = self._split(table, parts)
+            self._tell("learn", 0)
+            encoder = learn_encoder(table, self.config, parts.read, int(n_rows_of[0]))
+            self._encode(table, parts, encoder)
+        finally:
+            reading.spool.close()
+
+    def _split(self, table: InternedTable, parts: _PartsFile) -> npt.NDArray[np.int64]:
+        assert self.config.data.target is not None
+        self._tell("split", 0)
+        marker = split_marker(table, self.config.split, self.config.data.target)
+        counts = parts.write(marker(start, stop) for start, stop in table.spans())
+        if not counts[0]:
+            raise no_training_rows(self.config.split.method, table.n_rows)
+        return counts
+
+    def _encode(self, table: InternedTable, parts: _PartsFile, encoder: TableEncoder) -> None:
+        done = self.place.progress()
+        self.row_bytes = sum(spec.row_bytes for spec in array_specs(encoder))
+        writer = StoreWriter(
+            self.place.unfinished,
+            encoder=encoder,
+            config=self.config,
+            shard_rows=SHARD_ROWS,
+            block_rows=BLOCK_ROWS,
+            progress=done.get("writer"),
+        )
+        try:
+            for arrays in prefetch(_encoded(table, parts, encoder, writer.n_rows), depth=1):
+                n_shards = writer.n_shards
+                writer.append_arrays(arrays)
+                self.n_bytes = writer.n_rows * self.row_bytes
+                self._tell("encode", writer.n_rows)
+                if writer.n_shards > n_shards:
+                    self.place.save_progress({**done, "writer": writer.progress()})
+            self.stream.check_sources()
+            writer.finish([asdict(source) for source in self.stream.sources])
+        finally:
+            writer.close()
+
+    @contextlib.contextmanager
+    def errors_told(self) -> Iterator[None]:
+        """Say what a full disk means for the store, and leave nothing behind that no resuming could mend."""
+        try:
+            yield
+        except (OSError, UserError) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if isinstance(cause, OSError) and cause.errno in _DISK_FULL:
+                raise UserError(
+                    f"cannot write the store {self.place.folder}: {cause.strerror}; about "
+                    f"{self._bytes_needed() / 2**20:,.0f} MiB more are needed. What was done is kept: free the space "
+                    "and go on with --resume"
+                ) from error
+            if isinstance(error, OSError):
+                raise UserError(
+                    f"cannot write the store {self.place.folder}: {error.strerror or error}; choose another folder, or "
+                    "mend it and go on with --resume"
+                ) from error
+            if not isinstance(error, SourceChangedError) and not isinstance(cause, OSError):
+                self.place.discard()  # going on would only end in the same error
+            raise
+
+    def _bytes_needed(self) -> float:
+        """Roughly what is still to be written."""
+        if self.row_bytes:
+            return max(self.n_rows * self.row_bytes - self.n_bytes, 1 << 20)
+        n_columns = len(self.stream.schema)
+        if not self.n_rows or not self.share_read:
+            return max(1.5 * sum(source.size for source in self.stream.sources), 1 << 20)
+        all_rows = self.n_rows / self.share_read
+        return all_rows * (self.n_bytes / self.n_rows + 4 * n_columns + 5) - self.n_bytes
+
+    def _report_read(self, n_rows: int, share: float | None, n_bytes: int) -> None:
+        self.n_rows, self.share_read, self.n_bytes = n_rows, share, n_bytes
+        self.report(Progress(stage="read", n_rows=n_rows, share=share))
+
+    def _tell(self, stage: Stage, n_rows: int) -> None:
+        self.report(Progress(stage=stage, n_rows=n_rows, share=n_rows / max(self.n_rows, 1)))
+
+
+class _PartsFile:
+    """Marks of all rows on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, marks: Iterator[Marks]) -> npt.NDArray[np.int64]:
+        """Write all marks; gives the rows of each part."""
+        counts = np.zeros(len(PART_NAMES), dtype=np.int64)
+        with self.path.open("wb") as file:
+            for some in marks:
+                file.write(np.ascontiguousarray(some).data)
+                counts += np.bincount(some, minlength=len(PART_NAMES))
+        return counts
+
+    def read(self, start: int, stop: int) -> Marks:
+        """Marks of rows."""
+        return np.fromfile(self.path, dtype=np.uint8, count=stop - start, offset=start)
+
+
+def _encoded(
+    table: InternedTable, parts: _PartsFile, encoder: TableEncoder, first_row: int
+) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    tables = ColumnTables(table, encoder)
+    with ThreadPoolExecutor(n_threads()) as threads:
+        for start in range(first_row, table.n_rows, SPAN_ROWS):
+            stop = min(start + SPAN_ROWS, table.n_rows)
+            yield {**tables.arrays(start, stop, threads), PARTS: parts.read(start, stop)}

@@ -1,0 +1,137 @@
+"""Prepared: rows that are split and encoded, with every setting decided; from a table in memory or from a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import polars as pl
+import torch
+
+from fielddep.config import Config
+from fielddep.data.encoded import EncodedTable
+from fielddep.data.encoder import TableEncoder
+from fielddep.data.schema import Schema, check_names, infer_schema
+from fielddep.data.splits import Split, split_rows
+from fielddep.data.store import Store
+from fielddep.data.store_loader import Rows, StorePart
+from fielddep.data.target import Target, infer_target
+from fielddep.errors import ConfigError, SchemaError, SplitError
+from fielddep.training.defaults import decide
+from fielddep.training.objective import base_output
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingData:
+    """All that a training needs to know of its rows, wherever they lie.
+
+    Attributes:
+        config: settings, nothing left to decide.
+        encoder: what the ids mean.
+        parts: rows of train, validation and, where there are some, test.
+        warnings: what is odd about the split.
+    """
+
+    config: Config
+    encoder: TableEncoder
+    parts: Mapping[str, Rows]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def target(self) -> Target:
+        """The column to predict."""
+        assert self.encoder.schema.target is not None
+        return self.encoder.schema.target
+
+    @cached_property
+    def base_C(self) -> torch.Tensor:
+        """Output of a model that knows nothing but the base rate of the training rows."""
+        return base_output(self.target, self.parts["train"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared(TrainingData):
+    """A table in memory that is split and encoded."""
+
+    split: Split
+    parts: dict[str, EncodedTable]
+
+
+def prepare(table: pl.DataFrame, config: Config, *, split: Split | None = None) -> Prepared:
+    """Split and encode a table; nothing of validation or test rows reaches the encoder."""
+    if table.is_empty():
+        raise SchemaError("the table has no rows; training needs some")
+    if config.data.target is None:
+        raise SchemaError(f"a target is needed; set data.target (--target) to one of {', '.join(table.columns)}")
+    check_names(table, config)
+    # The labels are known beforehand to be all those of the table, so a class seen in validation only is no surprise.
+    target = infer_target(table[config.data.target], config.data.task, config.data.missing_values)
+    if split is None:
+        split = split_rows(table, config.split, config.data.target)
+    _check_parts({"train": len(split.train), "validation": len(split.validation)})
+    training_rows = table[split.train]
+    schema: Schema = replace(infer_schema(training_rows, config), target=target)
+    count_table = table if config.data.counts_from == "all" else None
+    encoder = TableEncoder.fit(training_rows, schema, config.data, count_table=count_table)
+    rows = {"train": split.train, "validation": split.validation, "test": split.test}
+    parts = {
+        name: encoder.encode(table[rows[name]], with_target=True, handle_unknown="rare")
+        for name in rows
+        if len(rows[name])
+    }
+    _check_weights(parts)
+    decided = decide(config, n_rows=len(split.train))
+    return Prepared(config=decided, encoder=encoder, split=split, parts=parts, warnings=split.warnings)
+
+
+def prepare_store(store: Store, config: Config) -> TrainingData:
+    """The rows of a store, which was split and encoded when it was made.
+
+    Raises:
+        ConfigError: when `config` asks for other data or split settings than those of the store.
+    """
+    settled = with_store_settings(config, store)
+    _check_parts(store.n_rows_of)
+    parts = {name: StorePart(store=store, part=name) for name, n_rows in store.n_rows_of.items() if n_rows}
+    if store.encoder.schema.weight is not None:
+        _check_weights(parts)
+    decided = decide(settled, n_rows=store.n_rows_of["train"])
+    return TrainingData(config=decided, encoder=store.encoder, parts=parts)
+
+
+def with_store_settings(config: Config, store: Store) -> Config:
+    """Settings with the sections `data` and `split` of a store.
+
+    Raises:
+        ConfigError: for a setting of these sections that is neither its default nor that of the store.
+    """
+    asked, made, defaults = config.to_dict(), store.config.to_dict(), Config().to_dict()
+    for section in ("data", "split"):
+        for key, value in asked[section].items():
+            if value not in (defaults[section].get(key), made[section].get(key)):
+                raise store_conflict(store, f"{section}.{key}", value)
+    return replace(config, data=store.config.data, split=store.config.split)
+
+
+def store_conflict(store: Store, path: str, value: object) -> ConfigError:
+    """The error for a setting that is not that of the store."""
+    section, _, key = path.partition(".")
+    made = store.config.to_dict()[section].get(key)
+    return ConfigError(
+        f"store {store.folder} was encoded with {path} = {made!r}, which is settled; given {value!r}. Leave {path} "
+        "out, or encode the table anew"
+    )
+
+
+def _check_parts(n_rows_of: Mapping[str, int]) -> None:
+    if not n_rows_of["train"]:
+        raise SplitError("no rows for training; lower split.validation and split.test, or give more rows")
+    if not n_rows_of["validation"]:
+        raise SplitError("no rows for validation, which decides when to stop; set split.validation above 0")
+
+
+def _check_weights(parts: Mapping[str, Rows]) -> None:
+    for name, part in parts.items():
+        if not any(block.weight_R is None or float(block.weight_R.sum()) for block in part.blocks()):
+            raise SchemaError(f"all {name} rows have weight 0; give some rows of each part a weight above 0")

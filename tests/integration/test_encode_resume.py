@@ -1,0 +1,419 @@
+"""Encoding after `kill -9`, on a full disk, and with sources that change: never a half store that looks whole.
+
+A driver process forks a child for every kill; a child encodes until it kills itself at the moment asked for. What this
+does not catch: a power failure that loses what the operating system had not written.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fielddep.cli import main
+from fielddep.config import Config
+from fielddep.data import delimited_rows, reading_pass, streaming
+from fielddep.data.shards import ShardWriter
+from fielddep.data.spool import Spool
+from fielddep.data.store import Store, is_store
+from fielddep.data.store_folder import StoreFolder, store_state
+from fielddep.data.streaming import Progress, encode_store
+from fielddep.errors import UserError
+from tests.unit.data.streamed import SMALL, mixed_frame, small_portions
+
+__all__ = ["small_portions"]
+pytestmark = pytest.mark.usefixtures("small_portions")
+
+SETTINGS = {"data.target": "good", "data.weight": "weight", "data.exclude": ["grade", "amount"]}
+CONFIG = Config().replace(SETTINGS)
+# Where a child kills itself, the n-th time it gets there. A list of them kills its resumption as well.
+KILLS: dict[str, list[tuple[str, int]]] = {
+    "before-the-first-checkpoint": [("read", 2)],
+    "between-checkpoints": [("read", 9)],
+    "values-written-progress-not": [("progress", 2)],
+    "in-the-second-file": [("read", 25)],
+    "after-the-last-row": [("split", 1)],
+    "while-learning": [("learn", 1)],
+    "in-the-first-shard": [("encode", 2)],
+    "in-a-later-shard": [("encode", 7)],
+    "shard-written-progress-not": [("shard-saved", 1)],
+    "all-written-manifest-not": [("finish", 1)],
+    "before-the-move": [("promote", 1)],
+    "in-the-middle-of-the-move": [("moved", 3)],
+    "moved-but-not-tidied": [("tidy", 1)],
+    "killed-four-times": [("read", 7), ("read", 9), ("encode", 3), ("promote", 1)],
+}
+DRIVER = """
+import json, os, signal, sys
+from pathlib import Path
+from fielddep.config import Config
+from fielddep.data import store, store_folder, streaming
+from tests.unit.data import streamed
+
+for (module, name), size in streamed.SMALL.items():
+    setattr(module, name, size)
+sources, out, settings, plan = json.loads(sys.argv[1])
+
+
+class Moments:
+    def __init__(self, name, count):
+        self.name, self.left = name, count
+
+    def reach(self, name):
+        if name == self.name:
+            self.left -= 1
+            if not self.left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def before(moments, owner, attribute, name):
+    real = getattr(owner, attribute)
+
+    def call(*args, **options):
+        moments.reach(name(*args) if callable(name) else name)
+        return real(*args, **options)
+
+    setattr(owner, attribute, call)
+
+
+def child(folder, name, count):
+    moments = Moments(name, count)
+    stage = lambda self, progress: "shard-saved" if "writer" in progress else "progress"
+    before(moments, store_folder.StoreFolder, "save_progress", stage)
+    before(moments, store.StoreWriter, "finish", "finish")
+    before(moments, store_folder.StoreFolder, "promote", "promote")
+    before(moments, Path, "replace", lambda path, *_: "moved" if "shard" in path.name else "other")
+    before(moments, store_folder, "_discard", lambda path: "tidy" if path.exists() else "other")
+    streaming.encode_store(
+        sources, Config().replace(settings), folder, resume=True, progress=lambda p: moments.reach(p.stage)
+    )
+    os._exit(0)
+
+
+for case, kills in plan.items():
+    for name, count in kills:
+        pid = os.fork()
+        if pid == 0:
+            child(Path(out) / case, name, count)
+        status = os.waitpid(pid, 0)[1]
+        print(case, name, count, os.WTERMSIG(status) if os.WIFSIGNALED(status) else "not killed")
+"""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("encode")
+    table = mixed_frame()
+    for i, part in enumerate((table[:500], table[500:510], table[510:])):
+        part.write_csv(folder / f"{i}.csv")
+    return [str(folder / f"{i}.csv") for i in range(3)]
+
+
+@pytest.fixture(scope="module")
+def killed(sources: list[str]) -> Path:
+    """Folder of stores, each killed with signal 9."""
+    out = Path(sources[0]).parent / "killed"
+    words = [sys.executable, "-W", "ignore", "-c", DRIVER, json.dumps([sources, str(out), SETTINGS, KILLS])]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240, cwd=root)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == sum(map(len, KILLS.values()))
+    assert all(line.endswith(" 9") for line in lines), lines
+    return out
+
+
+def content(store: Path) -> dict[str, bytes]:
+    """Every byte of a store."""
+    return {path.name: path.read_bytes() for path in sorted(store.iterdir())}
+
+
+@pytest.fixture(scope="module")
+def straight(sources: list[str]) -> dict[str, bytes]:
+    """A store that was encoded without a break."""
+    with pytest.MonkeyPatch.context() as patch:
+        for (module, name), size in SMALL.items():
+            patch.setattr(module, name, size)
+        return content(encode_store(sources, CONFIG, Path(sources[0]).parent / "straight").folder)
+
+
+@pytest.mark.parametrize("case", KILLS)
+def test_a_killed_encoding_ends_like_one_that_was_not(
+    sources: list[str], killed: Path, straight: dict[str, bytes], case: str
+) -> None:
+    folder = killed / case
+    assert store_state(folder) == "unfinished"
+    assert is_store(folder) == (case == "moved-but-not-tidied")
+    with pytest.raises(UserError, match="unfinished store"):
+        encode_store(sources, CONFIG, folder)
+    encode_store(sources, CONFIG, folder, resume=True)
+    assert content(folder) == straight
+    assert len(straight) == 3 + 3 * 4  # manifest, schema, vocabulary; ids, target, weight, parts of three shards
+
+
+def stop_at(stage: str, count: int) -> Callable[[Progress], None]:
+    left = [count]
+
+    def stop(progress: Progress) -> None:
+        left[0] -= progress.stage == stage
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def interrupt(sources: object, folder: Path, stage: str = "read", count: int = 20, config: Config = CONFIG) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        encode_store(sources, config, folder, progress=stop_at(stage, count))
+    assert store_state(folder) == "unfinished"
+
+
+def test_going_on_reads_only_what_is_left(sources: list[str], tmp_path: Path) -> None:
+    interrupt(sources, tmp_path / "store")
+    told: list[Progress] = []
+    encode_store(sources, CONFIG, tmp_path / "store", resume=True, progress=told.append)
+    read = [p.n_rows for p in told if p.stage == "read"]
+    assert read[0] > reading_pass.CHECKPOINT_ROWS
+    assert read[-1] == 1500
+    interrupt(sources, tmp_path / "other", "encode", 9)
+    told.clear()
+    encode_store(sources, CONFIG, tmp_path / "other", resume=True, progress=told.append)
+    assert not [p for p in told if p.stage == "read"]
+    assert next(p.n_rows for p in told if p.stage == "encode") == 1024 + 128
+    assert content(tmp_path / "store") == content(tmp_path / "other")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv.gz", "odd.csv"])
+def test_other_sources_go_on_too(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, table = tmp_path / f"table.{ending}", mixed_frame()
+    if ending == "parquet":
+        table.write_parquet(path, row_group_size=100)
+    elif ending == "csv.gz":
+        table.write_csv(path, compression="gzip")
+    else:
+        monkeypatch.setattr("fielddep.data.delimited_rows._CSV_ROWS", 50)
+        lines = table.write_csv().splitlines()
+        path.write_text("\n".join([*lines[:60], "", *lines[60:]]))
+    interrupt(path, tmp_path / "store", count=14)
+    encode_store(path, CONFIG, tmp_path / "store", resume=True)
+    encode_store(path, CONFIG, tmp_path / "straight")
+    assert content(tmp_path / "store") == content(tmp_path / "straight")
+
+
+def test_a_table_in_memory_goes_on(tmp_path: Path) -> None:
+    interrupt(mixed_frame(), tmp_path / "store", count=9)
+    encode_store(mixed_frame(), CONFIG, tmp_path / "store", resume=True)
+    encode_store(mixed_frame(), CONFIG, tmp_path / "straight")
+    assert content(tmp_path / "store") == content(tmp_path / "straight")
+
+
+def test_columns_kept_as_numbers_or_left_out_go_on(
+    sources: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fielddep.data.interning.MAX_DISTINCT", 100)
+    monkeypatch.setattr("fielddep.data.interning.JUDGED_ROWS", 80)
+    for count in (10, 20, 28):
+        interrupt(sources, tmp_path / f"store{count}", count=count)
+        encode_store(sources, CONFIG, tmp_path / f"store{count}", resume=True)
+    store = encode_store(sources, CONFIG, tmp_path / "straight")
+    assert "row" in dict(store.encoder.schema.left_out)
+    for count in (10, 20, 28):
+        assert content(tmp_path / f"store{count}") == content(tmp_path / "straight")
+
+
+# --- what must stay the same ----------------------------------------------------------------------------------
+
+
+def copied(sources: list[str], tmp_path: Path) -> list[str]:
+    paths = [tmp_path / Path(source).name for source in sources]
+    for source, path in zip(sources, paths, strict=True):
+        path.write_bytes(Path(source).read_bytes())
+    return [str(path) for path in paths]
+
+
+def test_other_settings_or_tables_are_refused(sources: list[str], tmp_path: Path) -> None:
+    interrupt(sources, tmp_path / "store")
+    with pytest.raises(UserError, match=r"data.min_count was 1 and is now 3"):
+        encode_store(sources, CONFIG.replace({"data.min_count": 3}), tmp_path / "store", resume=True)
+    with pytest.raises(UserError, match=r"split.seed was 0 and is now 3"):
+        encode_store(sources, CONFIG.replace({"split.seed": 3}), tmp_path / "store", resume=True)
+    with pytest.raises(UserError, match=r"the tables must be those of the start: .*0.csv, .*2.csv; given .*0.csv"):
+        encode_store(sources[:1], CONFIG, tmp_path / "store", resume=True)
+    encode_store(sources, CONFIG.replace({"train.seed": 3}), tmp_path / "store", resume=True)
+
+
+@pytest.mark.parametrize(("stage", "count"), [("read", 3), ("read", 30), ("split", 1), ("encode", 5)])
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_source_that_vanishes_is_named(
+    sources: list[str], tmp_path: Path, stage: str, count: int, number: int
+) -> None:
+    paths = copied(sources, tmp_path)
+    left = [count]
+
+    def vanish(progress: Progress) -> None:
+        left[0] -= progress.stage == stage
+        if not left[0] and not (tmp_path / "gone").exists():
+            Path(paths[number]).rename(tmp_path / "gone")
+
+    with pytest.raises(UserError, match=rf"{paths[number]} has vanished since the encoding began"):
+        encode_store(paths, CONFIG, tmp_path / "store", progress=vanish)
+    assert not is_store(tmp_path / "store")
+    (tmp_path / "gone").rename(paths[number])
+    encode_store(paths, CONFIG, tmp_path / "store", resume=True)
+    straight = encode_store(paths, CONFIG, tmp_path / "straight")
+    assert content(tmp_path / "store") == content(straight.folder)
+
+
+@pytest.mark.parametrize(("stage", "count"), [("read", 3), ("split", 1), ("encode", 5)])
+def test_a_source_that_changes_is_named(sources: list[str], tmp_path: Path, stage: str, count: int) -> None:
+    paths = copied(sources, tmp_path)
+    left = [count]
+
+    def change(progress: Progress) -> None:
+        left[0] -= progress.stage == stage
+        if not left[0]:
+            path = Path(paths[1])
+            os.utime(path, ns=(0, path.stat().st_mtime_ns + 1000))
+
+    with pytest.raises(UserError, match=rf"{paths[1]} has changed since the encoding began"):
+        encode_store(paths, CONFIG, tmp_path / "store", progress=change)
+    assert not is_store(tmp_path / "store")
+    with pytest.raises(UserError, match=rf"{paths[1]} has changed since the encoding began"):
+        encode_store(paths, CONFIG, tmp_path / "store", resume=True)
+    encode_store(paths, CONFIG, tmp_path / "store", force=True)
+
+
+# --- a full disk ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"), [(Spool, "append"), (Spool, "flush"), (ShardWriter, "append"), (StoreFolder, "save_progress")]
+)
+def test_a_full_disk_says_what_to_do(
+    sources: list[str],
+    straight: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    method: str,
+) -> None:
+    real, left = getattr(owner, method), [5]
+
+    def fill(self: object, *args: object) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(self, *args)
+
+    monkeypatch.setattr(owner, method, fill)
+    expected = r"cannot write the store .*: No space left on device; about [\d,]+ MiB more are needed.* --resume"
+    with pytest.raises(UserError, match=expected):
+        encode_store(sources, CONFIG, tmp_path / "store")
+    assert not is_store(tmp_path / "store")
+    assert store_state(tmp_path / "store") == "unfinished"
+    encode_store(sources, CONFIG, tmp_path / "store", resume=True)
+    assert content(tmp_path / "store") == straight
+
+
+@pytest.mark.parametrize("limit", [3_000, 20_000, 60_000])
+def test_a_limit_on_the_size_of_files_is_a_full_disk(sources: list[str], tmp_path: Path, limit: int) -> None:
+    words = ["encode", *sources, "--out", str(tmp_path / "store"), "--target", "good", "--set", "data.weight=weight"]
+    code = (
+        "import resource, sys; from fielddep.cli import main; "
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "File too large" in done.stderr
+    assert "--resume" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not is_store(tmp_path / "store")
+    assert main([*words, "--resume", "--quiet"]) == 0
+    assert Store.open(tmp_path / "store", check=True).n_rows == 1500
+
+
+# --- a store in the place of another --------------------------------------------------------------------------
+
+
+def test_an_old_store_stays_until_the_new_one_is_whole(sources: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    encode_store(mixed_frame(700), CONFIG, folder)
+    before = content(folder)
+    with pytest.raises(KeyboardInterrupt):
+        encode_store(sources, CONFIG, folder, force=True, progress=stop_at("encode", 9))
+    assert Store.open(folder, check=True).n_rows == 700
+    assert before.items() <= {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}.items()
+    with pytest.raises(UserError, match="unfinished store"):
+        encode_store(sources, CONFIG, folder)
+    encode_store(sources, CONFIG, folder, resume=True)
+    assert Store.open(folder, check=True).n_rows == 1500
+    smaller = encode_store(mixed_frame(100), CONFIG, folder, force=True)
+    assert smaller.n_rows == 100
+    assert len(content(folder)) == 3 + 4  # no shard of the larger store is left
+
+
+def test_a_failed_replacement_leaves_the_old_store(tmp_path: Path) -> None:
+    encode_store(mixed_frame(300), CONFIG, tmp_path / "store")
+    before = content(tmp_path / "store")
+    bad = mixed_frame(300).with_columns(good=pl.lit(None, pl.Int64))
+    with pytest.raises(UserError, match="target 'good' must have a value in every row"):
+        encode_store(bad, CONFIG, tmp_path / "store", force=True)
+    assert content(tmp_path / "store") == before
+
+
+def test_an_interrupt_says_how_to_go_on(
+    sources: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def press(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    words = ["encode", *sources, "--target", "good", "--set", "data.weight=weight", "--quiet"]
+    monkeypatch.setattr(streaming, "learn_encoder", press)
+    assert main([*words, "--out", str(tmp_path / "store")]) == 130
+    shown = capsys.readouterr().err
+    assert "interrupted; what was done up to the last checkpoint is kept" in shown
+    assert f"fielddep {' '.join(words)} --out {tmp_path / 'store'} --resume" in shown
+    monkeypatch.undo()
+    assert main([*words, "--out", str(tmp_path / "store"), "--resume"]) == 0
+
+
+def test_ctrl_c_in_a_process_can_be_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    pl.concat([mixed_frame(seed=i) for i in range(150)]).write_csv(path)
+    words = ["encode", str(path), "--target", "good", "--out", str(tmp_path / "store"), "--quiet"]
+    process = subprocess.Popen([sys.executable, "-m", "fielddep", *words], stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not (tmp_path / "store" / "unfinished" / "work" / "codes").exists():
+        pass
+    process.send_signal(signal.SIGINT)
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode in (0, 130), error
+    assert main([*words, "--resume"]) == 0
+    assert Store.open(tmp_path / "store", check=True).n_rows == 150 * 1500
+
+
+def test_a_source_that_could_not_be_read_for_a_moment(
+    sources: list[str], straight: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was done stays when the operating system fails, and goes when the table itself is at fault."""
+    real, left = delimited_rows.open_bytes, [4]
+
+    def fail(path: Path) -> object:
+        left[0] -= 1
+        if not left[0]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path)
+
+    monkeypatch.setattr(delimited_rows, "open_bytes", fail)
+    with pytest.raises(UserError, match=r"1.csv cannot be read: .*Input/output error"):
+        encode_store(sources, CONFIG, tmp_path / "store")
+    assert store_state(tmp_path / "store") == "unfinished"
+    encode_store(sources, CONFIG, tmp_path / "store", resume=True)
+    assert content(tmp_path / "store") == straight

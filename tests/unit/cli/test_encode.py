@@ -1,0 +1,69 @@
+"""`fielddep encode`: what it prints where, and how it exits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fielddep.cli import main
+from fielddep.data.store import Store
+from tests.unit.data.streamed import mixed_frame
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    mixed_frame(800).write_csv(tmp_path / "table.csv")
+    return tmp_path / "table.csv"
+
+
+def test_the_summary_goes_to_stdout(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--set", 'data.exclude=["grade", "amount"]', "--set", "data.weight=weight", "--set", "data.crosses=none"]
+    assert main(["encode", str(table), "--target", "good", "--out", str(tmp_path / "store"), *words]) == 0
+    shown = capsys.readouterr()
+    store = Store.open(tmp_path / "store", check=True)
+    assert "target good: binary, 2 classes" in shown.out
+    assert "800 rows (640 train, 80 validation, 80 test), 6 fields" in shown.out
+    assert f"{store.layout.n_ids_total:,} ids" in shown.out
+    assert "rows/s" in shown.out
+    lines = {line.split()[0]: line.split()[1:] for line in shown.out.splitlines() if line.strip()}
+    assert lines["colour"] == ["categorical", "5"]
+    assert lines["price"][:2] == ["numerical", "(quantile)"]
+    told = [line for line in shown.err.splitlines() if not line.startswith("warning: ")]
+    assert told == ["reading", "splitting", "learning the values", "writing the store"]
+    assert "warning: field 'constant' is left out: it is constant" in shown.err
+
+
+def test_quiet_and_many_tables(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mixed_frame(300, seed=1).write_csv(tmp_path / "more.csv")
+    words = ["--target", "amount", "--task", "regression", "--quiet", "--set", "split.seed=4"]
+    assert main(["encode", str(table), str(tmp_path / "more.csv"), "--out", str(tmp_path / "store"), *words]) == 0
+    shown = capsys.readouterr()
+    store = Store.open(tmp_path / "store")
+    assert store.n_rows == 1100
+    assert store.config.split.seed == 4
+    assert "target amount: regression\n" in shown.out
+    assert "reading" not in shown.err
+
+
+def test_settings_of_a_file(table: Path, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text('[data]\ntarget = "good"\nmin_count = 3\n')
+    words = ["encode", str(table), "--config", str(tmp_path / "settings.toml"), "--out", str(tmp_path / "store")]
+    assert main([*words, "--quiet"]) == 0
+    assert Store.open(tmp_path / "store").config.data.min_count == 3
+
+
+def test_errors_exit_with_2(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["encode", str(table), "--out", str(tmp_path / "store")]
+    assert main([*words]) == 2
+    assert "error: a target is needed" in capsys.readouterr().err
+    assert not (tmp_path / "store").exists()
+    assert main([*words, "--target", "good", "--quiet"]) == 0
+    assert main([*words, "--target", "good"]) == 2
+    assert "there is a store in" in capsys.readouterr().err
+    assert main([*words, "--target", "good", "--resume"]) == 0
+    shown = capsys.readouterr()
+    assert "is finished; nothing is left to resume" in shown.err
+    assert "800 rows" in shown.out
+    assert main([*words, "--target", "good", "--force", "--quiet"]) == 0
+    assert main(["encode", str(tmp_path / "none.csv"), "--target", "good", "--out", str(tmp_path / "x")]) == 2

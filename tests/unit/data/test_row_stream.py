@@ -1,0 +1,219 @@
+"""Rows in portions: the same rows from every position on, and errors that name file and line."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fielddep.config import Config, DataConfig
+from fielddep.data.delimited import open_delimited
+from fielddep.data.delimited_rows import Place, delimited_rows
+from fielddep.data.readers import collect, read_table
+from fielddep.data.row_stream import Position, open_rows
+from fielddep.data.streaming import encode_store
+from fielddep.errors import ConfigError, SchemaError, SplitError, TableError, UserError
+from tests.unit.data.streamed import mixed_frame, small_portions
+
+__all__ = ["small_portions"]
+pytestmark = pytest.mark.usefixtures("small_portions")
+
+CONFIG = Config().replace({"data.target": "good", "data.exclude": ["grade", "amount", "weight"]})
+TEXTS = {
+    "plain": "a,b\n" + "".join(f"x{i},{i}\n" for i in range(400)),
+    "no-end": "a,b\n" + "".join(f"x{i},{i}\n" for i in range(400)) + "last,1",
+    "windows": "\ufeffa\tb\r\n" + "".join(f"x{i}\t{i}\r\n" for i in range(400)),
+    "quoted": "a,b\n" + "".join(f'"x, ""{i}""\n",{i}\n' for i in range(400)),
+    "blank-later": "a,b\n" + "".join(f"x{i},{i}\n" + "\n" * (i == 300) for i in range(400)),
+    "odd-quotes": "a,b\n" + "".join(f"x{' 5' + chr(34) if i % 90 == 80 else i},{i}\n" for i in range(400)),
+    "blank-first": "\ufeff\n\na,b\n" + "".join(f"x{i},{i}\n" for i in range(400)),
+    "empty-cells": "a,b\n" + ",1\n,\nx,\n" * 300,
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_rows_from_every_position(tmp_path: Path, name: str, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fielddep.data.delimited_rows.BLOCK_BYTES", 700)
+    monkeypatch.setattr("fielddep.data.delimited_rows._CSV_ROWS", 50)
+    path = tmp_path / ("table.csv" + ".gz" * packed)
+    data = TEXTS[name].encode()
+    path.write_bytes(gzip.compress(data) if packed else data)
+    expected = collect(read_table(path))
+    file = open_delimited(path)
+    portions = list(delimited_rows(file, ["b", "a"], Place()))
+    assert len(portions) > 3
+    assert pl.concat([rows for rows, _ in portions]).equals(expected.select("b", "a"))
+    n_rows = 0
+    for rows, place in portions:
+        n_rows += len(rows)
+        rest = [more for more, _ in delimited_rows(file, ["b", "a"], place)]
+        left = pl.concat(rest) if rest else expected.select("b", "a").clear()
+        assert left.equals(expected.select("b", "a")[n_rows:])
+
+
+def test_a_stream_over_files_goes_on_anywhere(tmp_path: Path) -> None:
+    table = mixed_frame(600)
+    for ending in ("csv", "parquet"):
+        for i, part in enumerate((table[:200], table[200:203], table[203:])):
+            path = tmp_path / f"{i}.{ending}"
+            part.write_csv(path) if ending == "csv" else part.write_parquet(path)
+        stream = open_rows(str(tmp_path / f"*.{ending}"), DataConfig())
+        portions = list(stream.chunks(["word", "colour"]))
+        whole = pl.concat([rows for rows, _ in portions])
+        assert whole.equals(collect(read_table(str(tmp_path / f"*.{ending}"))).select("word", "colour"))
+        assert {position.file for _, position in portions} == {0, 1, 2}
+        n_rows = 0
+        for rows, position in portions:
+            n_rows += len(rows)
+            again = Position.from_json(position.to_json())
+            rest = [more for more, _ in stream.chunks(["word", "colour"], again)]
+            left = pl.concat(rest) if rest else whole.clear()
+            assert left.equals(whole[n_rows:])
+        shares = [stream.share_read(position) for _, position in portions]
+        assert shares == sorted(shares)  # type: ignore[type-var]
+
+
+# --- errors ---------------------------------------------------------------------------------------------------
+
+
+def three_files(tmp_path: Path) -> list[Path]:
+    table = mixed_frame(600)
+    paths = [tmp_path / f"{i}.csv" for i in range(3)]
+    for i, path in enumerate(paths):
+        table[i * 200 : (i + 1) * 200].write_csv(path)
+    return paths
+
+
+def refused(paths: object, tmp_path: Path, error: type[UserError], match: str, config: Config = CONFIG) -> None:
+    with pytest.raises(error, match=match):
+        encode_store(paths, config, tmp_path / "store")
+    assert not (tmp_path / "store").exists() or not list((tmp_path / "store").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("line", "match"),
+    [("red,1", r"2.csv, line 150: expected 12 cells as in the header, found 2"), ("a\0b", r"2.csv, line 150: .*NUL")],
+)
+def test_a_malformed_line_in_the_third_file_is_named(tmp_path: Path, line: str, match: str) -> None:
+    paths = three_files(tmp_path)
+    lines = paths[2].read_text().splitlines()
+    paths[2].write_text("\n".join([*lines[:149], line, *lines[149:]]))
+    refused(paths, tmp_path, TableError, match)
+
+
+def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
+    paths = three_files(tmp_path)
+    lines = paths[1].read_bytes().splitlines()
+    paths[1].write_bytes(b"\n".join([*lines[:120], lines[120].replace(b",", b"\xff,", 1), *lines[121:]]))
+    refused(paths, tmp_path, TableError, r"1.csv, line 121: expected UTF-8 text, found byte 0xff")
+
+
+def test_a_truncated_parquet_file_is_named(tmp_path: Path) -> None:
+    table = mixed_frame(600)
+    paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    for path in paths:
+        table.write_parquet(path)
+    paths[1].write_bytes(paths[1].read_bytes()[:-100])
+    refused(paths, tmp_path, TableError, r"1.parquet cannot be read")
+
+
+def test_damage_in_the_middle_of_a_parquet_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "0.parquet"
+    mixed_frame(3000).write_parquet(path, row_group_size=500)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 400] = bytes(400)
+    path.write_bytes(data)
+    refused(path, tmp_path, TableError, r"0.parquet cannot be read")
+
+
+def test_files_that_do_not_fit_together(tmp_path: Path) -> None:
+    paths = three_files(tmp_path)
+    paths[2].write_text("a,b\n1,2\n")
+    refused(paths, tmp_path, TableError, r"files of one table must have the same columns; .*2.csv lacks colour")
+    mixed_frame(9).write_parquet(tmp_path / "3.parquet")
+    refused([paths[0], tmp_path / "3.parquet"], tmp_path, TableError, "files of one table must have one format")
+    refused(tmp_path / "none.csv", tmp_path, TableError, r"none.csv does not exist")
+    refused(str(tmp_path / "no*.csv"), tmp_path, TableError, "no file matches")
+
+
+def test_tables_without_rows(tmp_path: Path) -> None:
+    paths = three_files(tmp_path)
+    paths[1].write_text(paths[1].read_text().splitlines()[0] + "\n")
+    refused(paths, tmp_path, TableError, r"1.csv has column names but no rows")
+    paths[1].write_text("")
+    refused(paths, tmp_path, TableError, r"1.csv is empty")
+    refused(mixed_frame(5).clear(), tmp_path, TableError, "with columns but no rows")
+
+
+def test_settings_that_do_not_fit_the_table(tmp_path: Path) -> None:
+    paths = three_files(tmp_path)
+    for error, match, settings in (
+        (SchemaError, r"data.target names 'god', which is no column; did you mean 'good'", {"data.target": "god"}),
+        (SchemaError, r"a target is needed; set data.target", {"data.target": None}),
+        (SchemaError, r"data.exclude names 'nothing'", {"data.exclude": ["nothing"]}),
+        (SchemaError, r"data.weight names 'wait'", {"data.weight": "wait"}),
+        (SplitError, r"this split needs a column; set split.column", {"split.method": "time"}),
+        (SplitError, r"split.column names 'x'", {"split.method": "group", "split.column": "x"}),
+        (SplitError, r"must have a time in every row; given \d+", {"split.method": "time", "split.column": "price"}),
+        (SplitError, r"must say train, validation", {"split.method": "column", "split.column": "colour"}),
+        (SchemaError, r"must have two values for data.task", {"data.target": "shape", "data.task": "binary"}),
+        (SchemaError, r"'constant' must have at least two .* values; given 600 rows", {"data.target": "constant"}),
+        (SchemaError, r"a model needs at least two fields", {"data.fields": ["colour"]}),
+        (SchemaError, r"data.crosses names 'colr'", {"data.crosses": [["colr", "shape"]]}),
+        (ConfigError, r"data.delimiter must be one ASCII", {"data.delimiter": "ab"}),
+    ):  # fmt: skip
+        refused(paths, tmp_path, error, match, CONFIG.replace(settings))
+
+
+def test_values_that_do_not_fit_name_their_row(tmp_path: Path) -> None:
+    table = mixed_frame(900).with_columns(pl.col("good", "weight", "shape").cast(pl.String))
+    for column, value, settings, match in (
+        ("good", "", {}, r"target 'good' must have a value in every row; given 1 missing, the first in row 700"),
+        ("weight", "-1", {"data.weight": "weight"}, r"weights 'weight' must be 0 or more, none missing; see row 700"),
+        ("weight", "", {"data.weight": "weight"}, r"weights 'weight' must be 0 or more, none missing; see row 700"),
+        ("weight", "x", {"data.weight": "weight"}, r"'weight' must hold numbers; row 700 .* holds 'x'"),
+        ("shape", "x", {"data.kinds": {"shape": "numerical"}}, r"'shape' must hold numbers; row 700 .* holds 'x'"),
+        ("good", "inf", {}, r"'good' must hold finite numbers; row 700 .* holds inf"),
+        ("good", "x", {"data.task": "regression"}, r"'good' must hold numbers; row 700 .* holds 'x'"),
+    ):
+        bad = table.clone()
+        bad[700, column] = value
+        exclude = [name for name in ("grade", "amount", "weight") if name not in settings.values()]
+        refused(bad, tmp_path, SchemaError, match, CONFIG.replace({**settings, "data.exclude": exclude}))
+
+
+def test_weights_of_zero_in_a_part(tmp_path: Path) -> None:
+    table = mixed_frame(900).with_columns(part=pl.Series(["train"] * 700 + ["validation"] * 100 + ["test"] * 100))
+    table = table.with_columns(weight=pl.when(pl.col("part") == "test").then(0.0).otherwise(1.0))
+    settings = {"data.weight": "weight", "data.exclude": ["grade", "amount"]}
+    settings |= {"split.method": "column", "split.column": "part"}
+    refused(table, tmp_path, SchemaError, "all test rows have weight 0", CONFIG.replace(settings))
+    no_training = table.with_columns(part=pl.lit("test"))
+    refused(no_training, tmp_path, SplitError, "training needs at least one row", CONFIG.replace(settings))
+
+
+def test_columns_of_lists_are_refused_unless_left_out(tmp_path: Path) -> None:
+    table = mixed_frame(600).with_columns(tags=pl.Series([[1, 2]] * 600))
+    refused(table, tmp_path, SchemaError, r"column 'tags' must hold one plain value a row")
+    encode_store(table, CONFIG.replace({"data.exclude": ["tags", "grade"]}), tmp_path / "store")
+
+
+def test_folders_that_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("...")
+    for options in ({}, {"force": True}, {"resume": True}):
+        with pytest.raises(UserError, match="is not empty and holds no store, so it is left alone even with --force"):
+            encode_store(mixed_frame(600), CONFIG, tmp_path / "mine", **options)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="give one of them"):
+        encode_store(mixed_frame(600), CONFIG, tmp_path / "new", force=True, resume=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="holds no store"):
+        encode_store(mixed_frame(600), CONFIG, tmp_path / "file")
+    first = encode_store(mixed_frame(600), CONFIG, tmp_path / "new", resume=True)
+    with pytest.raises(UserError, match=r"there is a store in .* already; use --force"):
+        encode_store(mixed_frame(600), CONFIG, tmp_path / "new")
+    assert encode_store(mixed_frame(700), CONFIG, tmp_path / "new", resume=True).n_rows == first.n_rows == 600
+    assert encode_store(mixed_frame(700), CONFIG, tmp_path / "new", force=True).n_rows == 700

@@ -1,0 +1,196 @@
+"""The store: what is written comes back, and nothing damaged is taken for whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fielddep.config import Config
+from fielddep.data.encoded import EncodedTable
+from fielddep.data.encoder import TableEncoder
+from fielddep.data.schema import infer_schema
+from fielddep.data.shards import ArraySpec, ShardWriter, read_rows
+from fielddep.data.store import Store, StoreWriter, is_store
+from fielddep.errors import StoreError
+from tests.conftest import small_frame
+from tests.unit.data.streamed import mixed_frame
+
+CONFIG = Config().replace(
+    {"data.target": "good", "data.weight": "weight", "data.numeric": "scale", "data.exclude": ["grade", "amount"]}
+)
+
+
+def encoded(config: Config = CONFIG) -> tuple[TableEncoder, EncodedTable, np.ndarray]:
+    table = mixed_frame(500)
+    encoder = TableEncoder.fit(table, infer_schema(table, config), config.data)
+    parts = np.random.default_rng(0).integers(0, 3, 500).astype(np.uint8)
+    return encoder, encoder.encode(table, with_target=True), parts
+
+
+def write(folder: Path, portion: int = 37, config: Config = CONFIG) -> tuple[Store, EncodedTable, np.ndarray]:
+    encoder, rows, parts = encoded(config)
+    folder.mkdir()
+    writer = StoreWriter(folder, encoder=encoder, config=config, shard_rows=64, block_rows=16)
+    for start in range(0, 500, portion):
+        places = torch.arange(start, min(start + portion, 500))
+        writer.append(rows.take(places), parts[start : start + portion])
+    return writer.finish([{"name": "t.csv", "size": 3, "mtime_ns": 4}]), rows, parts
+
+
+def same(a: EncodedTable, b: EncodedTable) -> bool:
+    pairs = [(a.ids_RF, b.ids_RF), (a.numbers_RN, b.numbers_RN), (a.target_R, b.target_R), (a.weight_R, b.weight_R)]
+    return a.layout == b.layout and all(
+        x is y if x is None or y is None else x.dtype == y.dtype and torch.equal(x, y) for x, y in pairs
+    )
+
+
+@pytest.mark.parametrize("portion", [1, 16, 37, 64, 500])
+def test_rows_come_back(tmp_path: Path, portion: int) -> None:
+    store, rows, parts = write(tmp_path / "store", portion)
+    store = Store.open(store.folder, check=True)
+    for start, stop in ((0, 500), (0, 1), (63, 65), (100, 300), (499, 500), (7, 7)):
+        assert same(store.read(start, stop), rows.take(torch.arange(start, stop)))
+        assert store.parts(start, stop).tolist() == parts[start:stop].tolist()
+    assert len(store.read(490, 900)) == 10
+    assert len(store.read(600, 900)) == 0
+    assert store.config.data == CONFIG.data
+    assert store.sources == ({"name": "t.csv", "size": 3, "mtime_ns": 4},)
+
+
+@pytest.mark.parametrize("task", ["multiclass", "regression", "binary"])
+def test_arrays_have_the_types_that_models_want(tmp_path: Path, task: str) -> None:
+    target = {"multiclass": "grade", "regression": "amount", "binary": "good"}[task]
+    exclude = sorted({"good", "grade", "amount", "weight"} - {target})
+    config = Config().replace({"data.target": target, "data.exclude": exclude})
+    store, rows, _ = write(tmp_path / "store", config=config)
+    assert same(store.read(0, 500), rows)
+    assert store.read(0, 3).target_R.dtype == (torch.int64 if task == "multiclass" else torch.float32)  # type: ignore[union-attr]
+    assert not list(store.folder.glob("*.numbers"))
+    assert not list(store.folder.glob("*.weight"))
+
+
+def test_blocks_by_part(tmp_path: Path) -> None:
+    store, rows, parts = write(tmp_path / "store")
+    assert store.block_parts.shape == (32, 3)
+    assert store.block_parts[:4].tolist() == [
+        np.bincount(parts[i : i + 16], minlength=3).tolist() for i in range(0, 64, 16)
+    ]
+    assert store.n_rows_of == dict(zip(("train", "validation", "test"), np.bincount(parts).tolist(), strict=True))
+    for mark, part in enumerate(("train", "validation", "test")):
+        found = torch.cat([block.ids_RF for block in store.blocks(part)])
+        assert torch.equal(found, rows.ids_RF[parts == mark])
+    whole = list(store.blocks())
+    assert [len(block) for block in whole] == [16] * 31 + [4]
+    assert torch.equal(torch.cat([block.target_R for block in whole]), rows.target_R)  # type: ignore[misc,arg-type]
+    with pytest.raises(StoreError, match="a part is one of train, validation, test; given 'tset'"):
+        next(store.blocks("tset"))
+
+
+def test_writing_goes_on_behind_whole_shards(tmp_path: Path) -> None:
+    expected, rows, parts = write(tmp_path / "a")
+    encoder = expected.encoder
+    (tmp_path / "b").mkdir()
+    first = StoreWriter(tmp_path / "b", encoder=encoder, config=CONFIG, shard_rows=64, block_rows=16)
+    first.append(rows.take(torch.arange(150)), parts[:150])
+    progress = json.loads(json.dumps(first.progress()))
+    first.close()
+    second = StoreWriter(
+        tmp_path / "b", encoder=encoder, config=CONFIG, shard_rows=64, block_rows=16, progress=progress
+    )
+    assert second.n_rows == 128
+    second.append(rows.take(torch.arange(128, 500)), parts[128:])
+    second.finish([{"name": "t.csv", "size": 3, "mtime_ns": 4}])
+    assert {p.name: p.read_bytes() for p in (tmp_path / "a").iterdir()} == {
+        p.name: p.read_bytes() for p in (tmp_path / "b").iterdir()
+    }
+
+
+@pytest.mark.parametrize("name", ["schema.json", "vocabulary.arrow", "shard-00001.ids", "shard-00007.parts"])
+def test_damaged_files_are_named(tmp_path: Path, name: str) -> None:
+    store, _, _ = write(tmp_path / "store")
+    path = store.folder / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises(StoreError, match=rf"{path} is cut off: [\d,]+ of [\d,]+ bytes"):
+        Store.open(store.folder)
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(StoreError, match=f"{path} was altered"):
+        Store.open(store.folder, check=True)
+    if "shard" in name:
+        Store.open(store.folder)  # the large files are only looked at on demand
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(StoreError, match=f"{path} was altered"):
+        Store.open(store.folder)
+    path.unlink()
+    with pytest.raises(StoreError, match=f"{path} is missing"):
+        Store.open(store.folder)
+
+
+def test_a_shard_that_vanishes_later_is_named(tmp_path: Path) -> None:
+    store, _, _ = write(tmp_path / "store")
+    (store.folder / "shard-00001.ids").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"shard-00001.ids is cut off"):
+        store.read(0, 100)
+    (store.folder / "shard-00001.ids").unlink()
+    with pytest.raises(StoreError, match=r"shard-00001.ids cannot be read"):
+        store.read(0, 100)
+    assert len(store.read(0, 64)) == 64
+
+
+def test_manifests_that_cannot_be_used(tmp_path: Path) -> None:
+    store, _, _ = write(tmp_path / "store")
+    path = store.folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    cases = {
+        "copy it again": {**manifest, "n_rows": 499},
+        "reads 'fielddep store' up to format 1": {**manifest, "format": 2},
+        "is of kind 'other'": {**manifest, "kind": "other"},
+        "is no manifest of a store": {"format": 1},
+    }
+    for message, content in cases.items():
+        path.write_text(json.dumps(content))
+        with pytest.raises(StoreError, match=message):
+            Store.open(store.folder)
+    path.unlink()
+    with pytest.raises(StoreError, match=r"is no whole store: it lacks manifest.json"):
+        Store.open(store.folder)
+    with pytest.raises(StoreError, match="no store at"):
+        Store.open(tmp_path / "nowhere")
+
+
+def test_is_store(tmp_path: Path) -> None:
+    store, _, _ = write(tmp_path / "store")
+    assert is_store(store.folder)
+    assert is_store(str(store.folder))
+    small_frame(50).write_csv(tmp_path / "table.csv")
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle" / "manifest.json").write_text('{"format": 1}')
+    (tmp_path / "list").mkdir()
+    (tmp_path / "list" / "manifest.json").write_text("[1]")
+    for other in (tmp_path / "table.csv", tmp_path / "bundle", tmp_path / "list", tmp_path / "no", small_frame(5), 3):
+        assert not is_store(other)
+
+
+def test_a_store_needs_a_target(tmp_path: Path) -> None:
+    encoder, _, _ = encoded()
+    blind = TableEncoder.from_parts(
+        {**encoder.to_json(), "schema": {**encoder.to_json()["schema"], "target": None}}, encoder.vocabulary_frame()
+    )
+    with pytest.raises(StoreError, match="a store needs a target"):
+        StoreWriter(tmp_path, encoder=blind, config=CONFIG)
+
+
+def test_shapes_are_checked_when_shards_are_written(tmp_path: Path) -> None:
+    specs = [ArraySpec(name="a", dtype="<i4", width=2), ArraySpec(name="b", dtype="|u1")]
+    writer = ShardWriter(tmp_path, specs, 4)
+    with pytest.raises(ValueError, match=r"b must have shape \(3,\); given \(2,\)"):
+        writer.append({"a": np.zeros((3, 2)), "b": np.zeros(2)})
+    writer.append({"a": np.arange(12).reshape(6, 2), "b": np.arange(6)})
+    writer.close()
+    assert (writer.n_rows, writer.n_shards) == (6, 2)
+    assert (tmp_path / "shard-00000.a").read_bytes() == np.arange(8, dtype="<i4").tobytes()
+    assert read_rows(tmp_path, specs[0], 3, 5, 4).tolist() == [[6, 7], [8, 9]]

@@ -1,0 +1,248 @@
+"""Batches from a store: every row once an epoch, decided by seed and epoch alone, reachable from any position."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fielddep.data import store_loader
+from fielddep.data.batch import Batch
+from fielddep.data.loader import Loader
+from fielddep.data.store import PART_NAMES, Store
+from fielddep.data.store_loader import StoreLoader, StorePart, loader_for
+from fielddep.errors import StoreError
+from tests.stores import numbered_store
+
+
+def drawn_parts(n_rows: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).choice(3, size=n_rows, p=[0.7, 0.2, 0.1])
+
+
+def rows_of(batches) -> list[list[int]]:
+    return [batch.target_B.int().tolist() for batch in batches]
+
+
+def flat(batches) -> list[int]:
+    return [row for batch in rows_of(batches) for row in batch]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """200 rows, 25 pieces of 8."""
+    return numbered_store(tmp_path_factory.mktemp("numbered") / "store", drawn_parts(200))
+
+
+def train_loader(store: Store, **settings) -> StoreLoader:
+    values = {"batch_size": 10, "seed": 3, "window_rows": 40, "piece_rows": 8, **settings}
+    return StoreLoader(StorePart(store=store, part="train"), **values)
+
+
+def train_rows(store: Store) -> list[int]:
+    return np.flatnonzero(store.parts(0, store.n_rows) == 0).tolist()
+
+
+# --- every row once -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 150), st.integers(1, 20), st.integers(1, 60), st.integers(1, 80), st.sampled_from([0, 7, None]),
+    st.sampled_from([*PART_NAMES, None]), st.integers(0, 2),
+)  # fmt: skip
+def test_every_row_once_an_epoch(n_rows, block_rows, batch_size, window_rows, seed, part, epoch):
+    marks = drawn_parts(n_rows)
+    wanted = [row for row in range(n_rows) if part is None or marks[row] == PART_NAMES.index(part)]
+    with tempfile.TemporaryDirectory() as folder:
+        store = numbered_store(Path(folder) / "store", marks, block_rows=block_rows)
+        rows = StorePart(store=store, part=part)
+        loader = StoreLoader(
+            rows, batch_size=batch_size, seed=seed, window_rows=window_rows, piece_rows=1 + window_rows % 7
+        )
+        batches = rows_of(loader.batches(epoch))
+    assert len(rows) == loader.n_rows == len(wanted)
+    assert sorted(row for batch in batches for row in batch) == wanted
+    if wanted:
+        sizes = [len(batch) for batch in batches]
+        assert len(batches) == loader.n_batches == -(-len(wanted) // batch_size)
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_batch_carries_all_of_its_rows(store):
+    for batch in train_loader(store).batches():
+        number = batch.target_B
+        assert batch.ids_BF.dtype == torch.int64
+        expected = torch.stack([2 + number % 3, 2 + number % 2, torch.ones_like(number)], dim=1).long()
+        assert torch.equal(batch.ids_BF, expected + torch.tensor(store.layout.offsets))
+        assert torch.equal(batch.numbers_BN[:, 0], (number.long() / 10).float())
+        assert torch.equal(batch.weight_B, number + 1)
+
+
+def test_without_a_seed_rows_keep_their_order(store):
+    assert flat(train_loader(store, seed=None).batches(4)) == train_rows(store)
+    everything = StoreLoader(StorePart(store=store), batch_size=33)
+    assert rows_of(everything.batches())[0] == list(range(28))
+    assert flat(everything.batches()) == list(range(200))
+
+
+# --- the order ------------------------------------------------------------------------------------------------
+
+
+def test_order_depends_on_seed_and_epoch_only(store):
+    first = train_loader(store)
+    list(first.batches(0))
+    torch.manual_seed(99)
+    second = train_loader(store)
+    assert rows_of(first.batches(1)) == rows_of(second.batches(1))
+    assert rows_of(first.batches(0)) != rows_of(first.batches(1))
+    assert rows_of(first.batches(0)) != rows_of(train_loader(store, seed=4).batches(0))
+
+
+def test_the_callers_random_state_is_left_alone(store):
+    torch.manual_seed(1)
+    expected = torch.rand(2)
+    torch.manual_seed(1)
+    list(train_loader(store).batches())
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_windows_hold_different_pieces_each_epoch(store):
+    loader = train_loader(store)
+    windows = [{int(piece) for piece in pieces} for pieces in loader.windows(0)]
+    assert [len(pieces) for pieces in windows] == [5, 5, 5, 5, 5]
+    assert set().union(*windows) == set(range(25))
+    assert windows != [{int(piece) for piece in pieces} for pieces in loader.windows(1)]
+
+
+def test_rows_of_a_window_are_shuffled_together(store):
+    loader = train_loader(store)
+    order = flat(loader.batches(0))
+    rows = np.array(train_rows(store))
+    at = 0
+    for pieces in loader.windows(0):
+        expected = rows[np.isin(rows // 8, pieces)].tolist()
+        found = order[at : at + len(expected)]
+        assert sorted(found) == expected
+        # The rows of a piece do not stay together: neighbours of the order come from different ones, mostly.
+        changes = np.mean(np.diff(np.array(found) // 8) != 0)
+        assert changes > 0.5
+        at += len(expected)
+
+
+def test_a_store_of_one_window_is_shuffled_fully(store):
+    order = np.array(flat(train_loader(store, window_rows=1 << 20).batches()))
+    places = np.argsort(order)
+    # Position and row number have nothing to do with each other.
+    assert abs(np.corrcoef(places, np.arange(len(order)))[0, 1]) < 0.25
+
+
+def test_pieces_without_rows_of_the_part_are_not_read(tmp_path):
+    rows = StorePart(store=numbered_store(tmp_path / "s", np.array([0] * 16 + [2] * 24)), part="test")
+    loader = StoreLoader(rows, batch_size=4, seed=0, piece_rows=8)
+    assert loader.pieces.tolist() == [2, 3, 4]
+    assert sorted(flat(loader.batches())) == list(range(16, 40))
+
+
+@pytest.mark.parametrize("piece_rows", [1, 7, 8, 33, 500])
+def test_rows_of_a_part_are_counted_by_pieces(store, piece_rows, monkeypatch):
+    monkeypatch.setattr(store_loader, "COUNTED_ROWS", 50)
+    marks = store.parts(0, 200)
+    for part, wanted in (("train", marks == 0), ("test", marks == 2), (None, marks < 3)):
+        expected = [int(wanted[first : first + piece_rows].sum()) for first in range(0, 200, piece_rows)]
+        assert StorePart(store=store, part=part).counts(piece_rows).tolist() == expected
+
+
+# --- position -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [3, None])
+@pytest.mark.parametrize("window_rows", [8, 40, 10_000])
+def test_resuming_gives_the_rest(store, seed, window_rows):
+    loader = train_loader(store, seed=seed, window_rows=window_rows)
+    whole = rows_of(loader.batches(2))
+    for start in range(loader.n_batches + 1):
+        assert rows_of(loader.batches(2, start)) == whole[start:]
+
+
+def test_resuming_reads_nothing_before_its_window(store, monkeypatch):
+    loader = train_loader(store)
+    seen: list[int] = []
+    real = StorePart.read
+
+    def read(self, start, stop):
+        seen.append(start // 8)
+        return real(self, start, stop)
+
+    monkeypatch.setattr(StorePart, "read", read)
+    list(loader.batches(0, loader.n_batches - 1))
+    assert seen == [int(piece) for piece in loader.windows(0)[-1]]
+
+
+# --- shares of several workers --------------------------------------------------------------------------------
+
+
+def test_workers_share_the_rows(store):
+    shares = [sorted(flat(train_loader(store, worker=i, n_workers=3).batches(1))) for i in range(3)]
+    assert sorted(row for share in shares for row in share) == train_rows(store)
+    assert min(map(len, shares)) > 30
+
+
+# --- errors and threads ---------------------------------------------------------------------------------------
+
+
+def _fail_at_the_first(loader: StoreLoader) -> None:
+    for _ in loader.batches():
+        raise ZeroDivisionError
+
+
+def prefetching() -> int:
+    return sum(thread.name == "fielddep-prefetch" for thread in threading.enumerate())
+
+
+def test_an_error_while_reading_is_raised_in_the_caller(tmp_path):
+    store = numbered_store(tmp_path / "store", np.zeros(64, dtype=np.uint8))
+    loader = StoreLoader(StorePart(store=store, part="train"), batch_size=4)
+    shard = tmp_path / "store" / "shard-00002.ids"
+    shard.write_bytes(shard.read_bytes()[:40])
+    batches = loader.batches()
+    assert flat([next(batches) for _ in range(8)]) == list(range(32))
+    with pytest.raises(StoreError, match=r"shard-00002\.ids is cut off"):
+        list(batches)
+    assert prefetching() == 0
+
+
+def test_no_thread_stays_behind(store):
+    loader = train_loader(store)
+    batches = loader.batches()
+    assert prefetching() == 0, "nothing is read before the first batch is asked for"
+    next(batches)
+    batches.close()
+    assert prefetching() == 0
+    for _ in loader.batches():
+        break
+    assert prefetching() == 0
+    with pytest.raises(ZeroDivisionError):
+        _fail_at_the_first(loader)
+    assert prefetching() == 0
+
+
+def test_loader_for_both_kinds_of_rows(store):
+    stored = loader_for(StorePart(store=store, part="test"), batch_size=7)
+    assert isinstance(stored, StoreLoader)
+    table = next(StorePart(store=store).blocks())
+    in_memory = loader_for(table, batch_size=7, seed=1)
+    assert isinstance(in_memory, Loader)
+    assert in_memory.seed == 1
+    batch: Batch = next(in_memory.batches())
+    assert len(batch) == 4
+
+
+def test_blocks_are_all_rows_in_order(store):
+    rows = [int(row) for block in StorePart(store=store, part="train").blocks() for row in block.target_R]
+    assert rows == train_rows(store)

@@ -1,0 +1,108 @@
+"""Rows ready for training from a store: whose settings hold, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from fielddep.config import Config
+from fielddep.errors import ConfigError, SchemaError, SplitError
+from fielddep.fitting import fit_table, train_model
+from fielddep.predictor import Predictor
+from fielddep.prepared import prepare, prepare_store, with_store_settings
+from tests.conftest import quick_config, small_frame
+from tests.stores import numbered_store, write_store
+
+FRAME = small_frame(300)
+CONFIG = quick_config(data__min_count=2, split__seed=5)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return write_store(tmp_path_factory.mktemp("prepared") / "store", FRAME, CONFIG)
+
+
+def test_a_store_gives_what_its_table_gives(store):
+    stored, table = prepare_store(store, CONFIG), prepare(FRAME, CONFIG)
+    assert stored.config == table.config
+    assert stored.target == table.target
+    assert {name: len(rows) for name, rows in stored.parts.items()} == {n: len(r) for n, r in table.parts.items()}
+    torch.testing.assert_close(stored.base_C, table.base_C, rtol=1e-6, atol=0)
+    for name, part in table.parts.items():
+        found = torch.cat([block.ids_RF for block in stored.parts[name].blocks()])
+        assert torch.equal(found, part.ids_RF)
+
+
+def test_data_and_split_settings_are_those_of_the_store(store):
+    config = prepare_store(store, Config().replace({"train.lr": 0.5})).config
+    assert (config.data, config.split) == (CONFIG.data, CONFIG.split)
+    assert config.train.lr == 0.5
+    assert with_store_settings(CONFIG, store) == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "made"),
+    [("data.target", "size", "'good'"), ("split.test", 0.2, "0.1"), ("data.exclude", ["size"], r"\[\]")],
+)
+def test_other_data_settings_are_refused(store, path, value, made):
+    with pytest.raises(ConfigError, match=rf"was encoded with {path} = {made}, .*given .*Leave {path} out, or encode"):
+        prepare_store(store, Config().replace({path: value}))
+
+
+def test_a_store_is_split_already(store):
+    with pytest.raises(SplitError, match="a store is split already"):
+        fit_table(store, CONFIG, split=prepare(FRAME, CONFIG).split)
+
+
+def test_parts_that_training_needs(tmp_path):
+    untested = numbered_store(tmp_path / "a", np.array([0] * 40 + [1] * 10))
+    assert set(prepare_store(untested, Config()).parts) == {"train", "validation"}
+    with pytest.raises(SplitError, match="no rows for validation"):
+        prepare_store(numbered_store(tmp_path / "b", np.array([0] * 40 + [2] * 10)), Config())
+    with pytest.raises(SplitError, match="no rows for training"):
+        prepare_store(numbered_store(tmp_path / "c", np.array([1] * 40)), Config())
+
+
+def test_weights_of_zero_in_a_whole_part(tmp_path):
+    frame = FRAME.with_columns(w=pl.when(pl.int_range(300) < 150).then(1.0).otherwise(0.0), part=pl.lit("train"))
+    frame = frame.with_columns(part=pl.when(pl.int_range(300) < 200).then(pl.lit("train")).otherwise(pl.lit("valid")))
+    config = quick_config(data__weight="w", split__method="column", split__column="part", split__test=0.0)
+    with pytest.raises(SchemaError, match="all validation rows have weight 0"):
+        prepare(frame, config)
+    store = write_store(tmp_path / "store", frame.with_columns(w=1.0), config)
+    for shard in sorted((tmp_path / "store").glob("*.weight")):
+        weights = np.fromfile(shard, dtype="<f4")
+        start = 128 * int(shard.name[6:11])
+        weights[np.arange(start, start + len(weights)) >= 150] = 0
+        weights.tofile(shard)
+    with pytest.raises(SchemaError, match="all validation rows have weight 0"):
+        prepare_store(store, config)
+
+
+def test_training_on_a_store_learns(store):
+    fitted = fit_table(store, quick_config(train__max_epochs=20))
+    assert set(fitted.metrics) == {"validation", "validation_base_rate", "test", "test_base_rate"}
+    assert fitted.metrics["test"]["auc"] > 0.85
+    assert fitted.metrics["validation"] == pytest.approx(fitted.history.best.validation, abs=1e-9)
+    assert fitted.history[0].rows_per_s > 0
+    assert fitted.config.data == CONFIG.data
+
+
+def test_a_seed_decides_everything(store):
+    weights = [train_model(prepare_store(store, quick_config(train__seed=s))).state_dict() for s in (4, 4, 5)]
+    assert all(torch.equal(weights[1][name], weight) for name, weight in weights[0].items())
+    assert not torch.equal(weights[2]["embedding.weight"], weights[0]["embedding.weight"])
+
+
+def test_metrics_are_those_of_the_table(store):
+    fitted = fit_table(store, CONFIG)
+    split = prepare(FRAME, CONFIG).split
+    from fielddep.bundle import Bundle
+
+    predictor = Predictor(Bundle(config=fitted.config, encoder=fitted.encoder, model=fitted.model))
+    for part, rows in (("validation", split.validation), ("test", split.test)):
+        expected = predictor.evaluate(FRAME[rows])
+        assert fitted.metrics[part] == pytest.approx(expected, abs=1e-6)
+        assert predictor.evaluate(store, part=part) == pytest.approx(expected, abs=1e-6)

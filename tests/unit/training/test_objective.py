@@ -1,0 +1,56 @@
+"""The output a model starts from, taken from rows in memory or block by block from a store."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from fielddep.data.batch import FieldLayout
+from fielddep.data.encoded import EncodedTable
+from fielddep.data.store_loader import StorePart
+from fielddep.data.target import Target
+from fielddep.training.metrics import base_rate_metrics
+from fielddep.training.objective import base_output, mean_loss
+from tests.conftest import quick_config, small_frame
+from tests.stores import write_store
+
+LAYOUT = FieldLayout(names=("a", "b"), n_ids=(3, 3))
+
+
+def table(target: list[float], weight: list[float] | None = None, dtype: torch.dtype = torch.float32) -> EncodedTable:
+    return EncodedTable(
+        layout=LAYOUT,
+        ids_RF=torch.ones(len(target), 2, dtype=torch.int32),
+        numbers_RN=torch.empty(len(target), 0),
+        target_R=torch.tensor(target, dtype=dtype),
+        weight_R=None if weight is None else torch.tensor(weight),
+    )
+
+
+def test_base_output_by_hand():
+    binary = Target(name="y", task="binary", classes=(0, 1))
+    assert float(base_output(binary, table([1, 0, 0, 0]))) == pytest.approx(math.log(1 / 3))
+    assert float(base_output(binary, table([1, 0, 0, 0], [3.0, 1, 1, 1]))) == pytest.approx(0.0)
+    assert float(base_output(binary, table([1, 1]))) == pytest.approx(math.log((1 - 1e-6) / 1e-6), rel=0.02)
+    regression = Target(name="y", task="regression")
+    assert base_output(regression, table([1, 2, 6])).tolist() == [3.0]
+    classes = Target(name="y", task="multiclass", classes=("a", "b", "c"))
+    shares = base_output(classes, table([0, 2, 2, 2], dtype=torch.int64)).exp()
+    assert shares.tolist() == pytest.approx([0.25, 1e-6, 0.75])
+
+
+@pytest.mark.parametrize("target", ["good", "shape", "size"])
+def test_a_store_gives_what_the_table_gives(tmp_path, target):
+    frame = small_frame(200).with_columns(w=small_frame(200)["size"].abs() + 0.1)
+    store = write_store(tmp_path / "store", frame, quick_config(data__target=target, data__weight="w"), block_rows=16)
+    known = store.encoder.schema.target
+    part, rows = StorePart(store=store), store.read(0, store.n_rows)
+    base = base_output(known, part)
+    torch.testing.assert_close(base, base_output(known, rows), rtol=1e-6, atol=1e-7)
+    assert base_rate_metrics(known, base, part) == pytest.approx(base_rate_metrics(known, base, rows), rel=1e-6)
+
+
+def test_a_batch_without_weight_has_no_loss():
+    assert float(mean_loss(torch.ones(2, 1), torch.ones(2), torch.zeros(2), "binary")) == 0.0
