@@ -14,7 +14,7 @@ from fielddep.data.encoded import EncodedTable
 from fielddep.data.encoder import TableEncoder
 from fielddep.data.schema import infer_schema
 from fielddep.data.splits import Split
-from fielddep.data.store import PART_NAMES, Store, StoreWriter
+from fielddep.data.store.store import PART_NAMES, Store, StoreWriter
 from fielddep.prepared import prepare
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics import log_loss, roc_auc_score
 
-from fielddep.data.store import PART_NAMES, Store
+from fielddep.data.store.store import PART_NAMES, Store
 from fielddep.datasets.synthetic import click_batches
 from fielddep.datasets.synthetic_clicks import CLICK_PROBABILITY, CLICK_TARGET, N_CATEGORIES
 

@@ -34,8 +34,8 @@ from fielddep.data.encoder import TableEncoder
 from fielddep.data.fieldcoder import FieldCoder
 from fielddep.data.loader import BatchSource
 from fielddep.data.schema import Field, Schema
-from fielddep.data.store import Store, StoreWriter
-from fielddep.data.store_loader import Rows, StorePart, loader_for
+from fielddep.data.store.loader import Rows, StorePart, loader_for
+from fielddep.data.store.store import Store, StoreWriter
 from fielddep.data.target import Target
 from fielddep.data.vocabulary import Vocabulary
 from fielddep.nn.registry import build_model

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import torch
 
-from fielddep.data.store import MANIFEST, Store
+from fielddep.data.store.store import MANIFEST, Store
 from fielddep.errors import CheckpointError, ConfigError
 
 

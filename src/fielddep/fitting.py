@@ -15,8 +15,8 @@ from fielddep.config import Config
 from fielddep.data.batch import FieldLayout
 from fielddep.data.encoder import TableEncoder
 from fielddep.data.splits import Split
-from fielddep.data.store import Store
-from fielddep.data.store_loader import loader_for
+from fielddep.data.store.loader import loader_for
+from fielddep.data.store.store import Store
 from fielddep.data.target import Target
 from fielddep.errors import SplitError, TrainingError
 from fielddep.nn.model import FieldModel

@@ -15,9 +15,9 @@ from fielddep.config import DataConfig, Kind
 from fielddep.data.encoded import EncodedTable
 from fielddep.data.encoder import UnknownReport, check_columns
 from fielddep.data.readers import in_memory, read_memory, read_table, stream_batches
-from fielddep.data.store import PART_NAMES, Store, is_store
+from fielddep.data.store.store import PART_NAMES, Store, is_store
+from fielddep.data.store.translate import stored_rows
 from fielddep.data.target import Target
-from fielddep.data.translate import stored_rows
 from fielddep.errors import SplitError
 from fielddep.nn.link import predictions
 from fielddep.training.metrics import Metrics
@@ -37,9 +37,9 @@ class Predictor:
         device: torch device.
         chunk_rows: rows that are read and encoded at a time; memory use does not depend on the table's length.
 
-    A table may be anything `read_table` takes, or a store (see `data.translate` for one that the model was not trained
-    on). Target and extra columns are ignored; absent fields are named in the error; unknown and missing values are
-    accepted.
+    A table may be anything `read_table` takes, or a store (see `data.store.translate` for one that the model was not
+    trained on). Target and extra columns are ignored; absent fields are named in the error; unknown and missing values
+    are accepted.
     """
 
     def __init__(self, bundle: Bundle | str | Path, *, device: str = "cpu", chunk_rows: int = CHUNK_ROWS) -> None:

@@ -14,8 +14,8 @@ from fielddep.data.encoded import EncodedTable
 from fielddep.data.encoder import TableEncoder
 from fielddep.data.schema import Schema, check_names, infer_schema
 from fielddep.data.splits import Split, split_rows
-from fielddep.data.store import Store
-from fielddep.data.store_loader import Rows, StorePart
+from fielddep.data.store.loader import Rows, StorePart
+from fielddep.data.store.store import Store
 from fielddep.data.target import Target, infer_target
 from fielddep.errors import ConfigError, SchemaError, SplitError
 from fielddep.training.defaults import decide

@@ -29,7 +29,7 @@ import polars as pl
 
 from fielddep.bundle import MANIFEST, Bundle
 from fielddep.config import Config
-from fielddep.data.store import Store
+from fielddep.data.store.store import Store
 from fielddep.environment import check_device, check_source, environment
 from fielddep.errors import BundleError, ConfigError, MissingExtraError, UserError
 from fielddep.files import write_atomically, write_json, write_text

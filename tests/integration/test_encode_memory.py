@@ -16,8 +16,8 @@ import pytest
 CODE = """
 import sys
 from fielddep.config import Config
-from fielddep.data import delimited_rows
-from fielddep.data.streaming import encode_store
+from fielddep.data.streaming import delimited_rows
+from fielddep.data.streaming.encode import encode_store
 
 delimited_rows.BLOCK_BYTES = 1 << 20  # so that the smaller table has many blocks too
 encode_store(sys.argv[1], Config().replace({"data.target": "good", "data.crosses": "none"}), sys.argv[2])

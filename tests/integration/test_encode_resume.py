@@ -20,12 +20,13 @@ import pytest
 
 from fielddep.cli import main
 from fielddep.config import Config
-from fielddep.data import delimited_rows, reading_pass, streaming
-from fielddep.data.shards import ShardWriter
-from fielddep.data.spool import Spool
-from fielddep.data.store import Store, is_store
-from fielddep.data.store_folder import StoreFolder, store_state
-from fielddep.data.streaming import Progress, encode_store
+from fielddep.data.store.folder import StoreFolder, store_state
+from fielddep.data.store.shards import ShardWriter
+from fielddep.data.store.store import Store, is_store
+from fielddep.data.streaming import delimited_rows, reading_pass
+from fielddep.data.streaming import encode as streaming
+from fielddep.data.streaming.encode import Progress, encode_store
+from fielddep.data.streaming.spool import Spool
 from fielddep.errors import UserError
 from tests.unit.data.streamed import SMALL, mixed_frame, small_portions
 
@@ -55,7 +56,9 @@ DRIVER = """
 import json, os, signal, sys
 from pathlib import Path
 from fielddep.config import Config
-from fielddep.data import store, store_folder, streaming
+from fielddep.data.store import folder as store_folder
+from fielddep.data.store import store
+from fielddep.data.streaming import encode as streaming
 from tests.unit.data import streamed
 
 for (module, name), size in streamed.SMALL.items():
@@ -199,7 +202,7 @@ def test_other_sources_go_on_too(tmp_path: Path, ending: str, monkeypatch: pytes
     elif ending == "csv.gz":
         table.write_csv(path, compression="gzip")
     else:
-        monkeypatch.setattr("fielddep.data.delimited_rows._CSV_ROWS", 50)
+        monkeypatch.setattr("fielddep.data.streaming.delimited_rows._CSV_ROWS", 50)
         lines = table.write_csv().splitlines()
         path.write_text("\n".join([*lines[:60], "", *lines[60:]]))
     interrupt(path, tmp_path / "store", count=14)
@@ -218,8 +221,8 @@ def test_a_table_in_memory_goes_on(tmp_path: Path) -> None:
 def test_columns_kept_as_numbers_or_left_out_go_on(
     sources: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fielddep.data.interning.MAX_DISTINCT", 100)
-    monkeypatch.setattr("fielddep.data.interning.JUDGED_ROWS", 80)
+    monkeypatch.setattr("fielddep.data.streaming.interning.MAX_DISTINCT", 100)
+    monkeypatch.setattr("fielddep.data.streaming.interning.JUDGED_ROWS", 80)
     for count in (10, 20, 28):
         interrupt(sources, tmp_path / f"store{count}", count=count)
         encode_store(sources, CONFIG, tmp_path / f"store{count}", resume=True)

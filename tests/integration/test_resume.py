@@ -17,8 +17,8 @@ import pytest
 
 from fielddep.cli import main
 from fielddep.config import Config
-from fielddep.data import store_loader
-from fielddep.data.store import Store
+from fielddep.data.store import loader as store_loader
+from fielddep.data.store.store import Store
 from fielddep.run import run_state, train_run
 from fielddep.training.callbacks import Callback
 from tests.conftest import small_frame
@@ -62,8 +62,8 @@ import polars as pl
 import torch
 from fielddep import bundle, run
 from fielddep.config import Config
-from fielddep.data import store_loader
-from fielddep.data.store import Store, is_store
+from fielddep.data.store import loader as store_loader
+from fielddep.data.store.store import Store, is_store
 from fielddep.training import checkpoint
 from fielddep.training.callbacks import Callback
 

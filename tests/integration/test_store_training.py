@@ -14,8 +14,8 @@ import torch
 from fielddep import fitting
 from fielddep.cli import main
 from fielddep.config import Config
-from fielddep.data.store import Store
-from fielddep.data.store_loader import StoreLoader, StorePart, loader_for
+from fielddep.data.store.loader import StoreLoader, StorePart, loader_for
+from fielddep.data.store.store import Store
 from fielddep.errors import CheckpointError
 from fielddep.fitting import prepare_store, train_model
 from fielddep.run import Run, train_run

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-    from fielddep.data.store import Store
-    from fielddep.data.streaming import Progress
+    from fielddep.data.store.store import Store
+    from fielddep.data.streaming.encode import Progress
 
 INTERRUPTED = 130
 N_RESERVED_IDS = 2
@@ -50,9 +50,9 @@ def encode(
     quiet: QuietOption = False,
 ) -> None:
     """Encode a TABLE of any size into a STORE, which fit, evaluate and predict take in place of a table."""
-    from fielddep.data.store import Store
-    from fielddep.data.store_folder import check_store_folder
-    from fielddep.data.streaming import encode_store
+    from fielddep.data.store.folder import check_store_folder
+    from fielddep.data.store.store import Store
+    from fielddep.data.streaming.encode import encode_store
 
     chosen = build_config(config, set_, {"data.target": target, "data.task": task})
     if check_store_folder(out, force=force, resume=resume) == "finished" and resume:
@@ -138,7 +138,7 @@ class _Shower:
 
 def _say_interrupted(out: Path, words: list[str]) -> None:
     """What survives an interrupt, and how to go on."""
-    from fielddep.data.store_folder import store_state
+    from fielddep.data.store.folder import store_state
 
     if store_state(out) != "unfinished":
         say("interrupted before the reading began; nothing was written")

@@ -22,7 +22,7 @@ from fielddep.cli.options import (
 from fielddep.config import Config
 
 if TYPE_CHECKING:
-    from fielddep.data.store import Store
+    from fielddep.data.store.store import Store
     from fielddep.fitting import TrainingData
     from fielddep.run import Run
     from fielddep.training.callbacks import Callback

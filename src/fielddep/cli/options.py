@@ -20,7 +20,7 @@ else:
 
 if TYPE_CHECKING:
     from fielddep.bundle import Bundle
-    from fielddep.data.store import Store
+    from fielddep.data.store.store import Store
     from fielddep.predictor import Predictor
 
 TableArgument = Annotated[str, typer.Argument(help="A table: file, folder or glob.", metavar="TABLE")]
@@ -89,8 +89,8 @@ def find_store(source: str) -> Store | None:
     Raises:
         StoreError: for a store that is damaged or unfinished.
     """
-    from fielddep.data.store import Store, is_store
-    from fielddep.data.store_folder import store_state
+    from fielddep.data.store.folder import store_state
+    from fielddep.data.store.store import Store, is_store
 
     stored = is_store(source) or store_state(Path(source)) == "unfinished"
     return Store.open(source) if stored else None
@@ -98,7 +98,7 @@ def find_store(source: str) -> Store | None:
 
 def refuse_store(source: str, command: str) -> None:
     """Say what a command wants instead of a store, which holds ids and no longer the cells of a table."""
-    from fielddep.data.store import is_store
+    from fielddep.data.store.store import is_store
 
     if is_store(source):
         raise TableError(

@@ -85,7 +85,7 @@ def say_unknown(report: UnknownReport) -> None:
 
 def _kept_columns(predictor: Predictor, table: str, reading: DataConfig, keep: list[str]) -> Iterator[pl.DataFrame]:
     from fielddep.data.readers import read_table, stream_batches
-    from fielddep.data.store import is_store
+    from fielddep.data.store.store import is_store
     from fielddep.data.target import nearest
 
     if is_store(table):

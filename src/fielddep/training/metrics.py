@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fielddep.data.store_loader import Rows
+from fielddep.data.store.loader import Rows
 from fielddep.data.target import Target
 from fielddep.nn.link import predictions
 from fielddep.training.objective import row_losses

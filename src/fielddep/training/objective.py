@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from fielddep.data.store_loader import Rows
+from fielddep.data.store.loader import Rows
 from fielddep.data.target import Target
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fielddep.cli import main
-from fielddep.data.store import Store
+from fielddep.data.store.store import Store
 from tests.unit.data.streamed import mixed_frame
 
 

@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from fielddep.config import Config
-from fielddep.data import delimited_rows, interned, reading_pass, row_stream, split_marks, streaming
 from fielddep.data.encoded import EncodedTable
 from fielddep.data.encoder import TableEncoder
 from fielddep.data.schema import infer_schema
-from fielddep.data.store import Store
+from fielddep.data.store.store import Store
+from fielddep.data.streaming import delimited_rows, interned, reading_pass, row_stream, split_marks
+from fielddep.data.streaming import encode as streaming
 from fielddep.data.target import infer_target
 
 SMALL = {

@@ -9,7 +9,7 @@ import torch
 
 from fielddep.data.batch import FieldLayout
 from fielddep.data.encoded import EncodedTable
-from fielddep.data.store_loader import StorePart
+from fielddep.data.store.loader import StorePart
 from fielddep.data.target import Target
 from fielddep.training.metrics import base_rate_metrics
 from fielddep.training.objective import base_output, mean_loss

@@ -11,17 +11,17 @@ import numpy.typing as npt
 import polars as pl
 
 from fielddep.config import Config
-from fielddep.data.code_tables import ColumnTables
 from fielddep.data.cross_search import find_crosses_of
 from fielddep.data.crosses import Cross, Ids, PairCounts
 from fielddep.data.encoder import TableEncoder, cross_positions
 from fielddep.data.fieldcoder import FieldCoder
-from fielddep.data.interned import InternedTable
-from fielddep.data.number_summary import ReadMarks, fit_numbers, stream_mean_and_std
 from fielddep.data.numeric import mean_and_std_of_counts
 from fielddep.data.schema import Field, build_schema, candidate_names, make_field, plan_field
 from fielddep.data.splits import absent_warnings
-from fielddep.data.store import PART_NAMES
+from fielddep.data.store.store import PART_NAMES
+from fielddep.data.streaming.code_tables import ColumnTables
+from fielddep.data.streaming.interned import InternedTable
+from fielddep.data.streaming.number_summary import ReadMarks, fit_numbers, stream_mean_and_std
 from fielddep.data.target import Target, infer_target, missing_target
 from fielddep.data.values import as_number, canonical, try_numbers
 from fielddep.errors import SchemaError

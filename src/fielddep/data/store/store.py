@@ -30,8 +30,7 @@ from fielddep.config import Config
 from fielddep.data.batch import FieldLayout
 from fielddep.data.encoded import EncodedTable
 from fielddep.data.encoder import TableEncoder
-from fielddep.data.shards import IDS, NUMBERS, PARTS, TARGET, WEIGHT, ArraySpec, ShardWriter, read_rows
-from fielddep.data.store_manifest import (
+from fielddep.data.store.manifest import (
     FORMAT,
     KIND,
     MANIFEST,
@@ -41,6 +40,7 @@ from fielddep.data.store_manifest import (
     is_store,
     read_manifest,
 )
+from fielddep.data.store.shards import IDS, NUMBERS, PARTS, TARGET, WEIGHT, ArraySpec, ShardWriter, read_rows
 from fielddep.errors import FieldDepError, StoreError
 from fielddep.files import write_atomically, write_json
 

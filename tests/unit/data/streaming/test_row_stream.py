@@ -10,10 +10,10 @@ import pytest
 
 from fielddep.config import Config, DataConfig
 from fielddep.data.delimited import open_delimited
-from fielddep.data.delimited_rows import Place, delimited_rows
 from fielddep.data.readers import collect, read_table
-from fielddep.data.row_stream import Position, open_rows
-from fielddep.data.streaming import encode_store
+from fielddep.data.streaming.delimited_rows import Place, delimited_rows
+from fielddep.data.streaming.encode import encode_store
+from fielddep.data.streaming.row_stream import Position, open_rows
 from fielddep.errors import ConfigError, SchemaError, SplitError, TableError, UserError
 from tests.unit.data.streamed import mixed_frame, small_portions
 
@@ -36,8 +36,8 @@ TEXTS = {
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("packed", [False, True])
 def test_rows_from_every_position(tmp_path: Path, name: str, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fielddep.data.delimited_rows.BLOCK_BYTES", 700)
-    monkeypatch.setattr("fielddep.data.delimited_rows._CSV_ROWS", 50)
+    monkeypatch.setattr("fielddep.data.streaming.delimited_rows.BLOCK_BYTES", 700)
+    monkeypatch.setattr("fielddep.data.streaming.delimited_rows._CSV_ROWS", 50)
     path = tmp_path / ("table.csv" + ".gz" * packed)
     data = TEXTS[name].encode()
     path.write_bytes(gzip.compress(data) if packed else data)

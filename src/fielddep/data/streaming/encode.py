@@ -24,20 +24,20 @@ import numpy as np
 import numpy.typing as npt
 
 from fielddep.config import Config
-from fielddep.data.code_tables import ColumnTables
 from fielddep.data.encoder import TableEncoder
-from fielddep.data.interned import SPAN_ROWS, InternedTable
-from fielddep.data.learning import learn_encoder
 from fielddep.data.prefetch import prefetch
 from fielddep.data.readers import Source
-from fielddep.data.reading_pass import ENCODE, ReadingPass, n_threads
-from fielddep.data.row_stream import RowStream, open_rows
 from fielddep.data.schema import check_column_names, target_name
-from fielddep.data.shards import PARTS
-from fielddep.data.split_marks import split_marker
 from fielddep.data.splits import no_training_rows, split_column
-from fielddep.data.store import BLOCK_ROWS, PART_NAMES, SHARD_ROWS, Store, StoreWriter, array_specs
-from fielddep.data.store_folder import StoreFolder, check_store_folder
+from fielddep.data.store.folder import StoreFolder, check_store_folder
+from fielddep.data.store.shards import PARTS
+from fielddep.data.store.store import BLOCK_ROWS, PART_NAMES, SHARD_ROWS, Store, StoreWriter, array_specs
+from fielddep.data.streaming.code_tables import ColumnTables
+from fielddep.data.streaming.interned import SPAN_ROWS, InternedTable
+from fielddep.data.streaming.learning import learn_encoder
+from fielddep.data.streaming.reading_pass import ENCODE, ReadingPass, n_threads
+from fielddep.data.streaming.row_stream import RowStream, open_rows
+from fielddep.data.streaming.split_marks import split_marker
 from fielddep.errors import SourceChangedError, UserError
 
 log = logging.getLogger(__name__)

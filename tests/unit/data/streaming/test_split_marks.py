@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fielddep.config import SplitConfig
-from fielddep.data import split_marks
-from fielddep.data.split_marks import StrataDraw
 from fielddep.data.splits import wanted_rows
+from fielddep.data.streaming import split_marks
+from fielddep.data.streaming.split_marks import StrataDraw
 
 
 def draw(strata: np.ndarray, config: SplitConfig, span: int) -> np.ndarray:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fielddep.data.encoder import TableEncoder
-from fielddep.data.interned import InternedTable
-from fielddep.data.shards import IDS, NUMBERS, TARGET, WEIGHT
+from fielddep.data.store.shards import IDS, NUMBERS, TARGET, WEIGHT
+from fielddep.data.streaming.interned import InternedTable
 from fielddep.data.values import as_number, canonical
 
 Ids = npt.NDArray[np.int32]

@@ -12,11 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fielddep.data import store_loader
 from fielddep.data.batch import Batch
 from fielddep.data.loader import Loader
-from fielddep.data.store import PART_NAMES, Store
-from fielddep.data.store_loader import StoreLoader, StorePart, loader_for
+from fielddep.data.store import loader as store_loader
+from fielddep.data.store.loader import StoreLoader, StorePart, loader_for
+from fielddep.data.store.store import PART_NAMES, Store
 from fielddep.errors import StoreError
 from tests.stores import numbered_store
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fielddep.data import interning
-from fielddep.data.interning import ColumnInterner, Dictionary, from_text, to_text
-from fielddep.data.spool import Spool
+from fielddep.data.streaming import interning
+from fielddep.data.streaming.interning import ColumnInterner, Dictionary, from_text, to_text
+from fielddep.data.streaming.spool import Spool
 from fielddep.errors import SplitError, UserError
 
 

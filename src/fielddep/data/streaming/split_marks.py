@@ -15,8 +15,6 @@ import numpy.typing as npt
 import polars as pl
 
 from fielddep.config import SplitConfig
-from fielddep.data.interned import InternedTable
-from fielddep.data.number_summary import sample_numbers
 from fielddep.data.splits import (
     STRATA_OF_NUMBERS,
     dense_rank,
@@ -28,7 +26,9 @@ from fielddep.data.splits import (
     typed_times,
     wanted_rows,
 )
-from fielddep.data.store import BLOCK_ROWS
+from fielddep.data.store.store import BLOCK_ROWS
+from fielddep.data.streaming.interned import InternedTable
+from fielddep.data.streaming.number_summary import sample_numbers
 from fielddep.data.target import guess_task
 from fielddep.data.values import canonical, try_numbers
 

@@ -11,7 +11,7 @@ import torch
 
 from fielddep.data.encoder import TableEncoder
 from fielddep.data.schema import infer_schema
-from fielddep.data.translate import same_ids, stored_rows
+from fielddep.data.store.translate import same_ids, stored_rows
 from fielddep.errors import SchemaError, UnknownValueError
 from tests.conftest import quick_config, small_frame
 from tests.stores import write_store

@@ -15,12 +15,12 @@ from typing import Any
 import polars as pl
 
 from fielddep.config import Config
-from fielddep.data.interning import ColumnInterner, MayNumber
 from fielddep.data.prefetch import prefetch
-from fielddep.data.row_stream import Position, RowStream
 from fielddep.data.schema import candidate_names, is_judged
-from fielddep.data.spool import Spool
-from fielddep.data.store_folder import StoreFolder
+from fielddep.data.store.folder import StoreFolder
+from fielddep.data.streaming.interning import ColumnInterner, MayNumber
+from fielddep.data.streaming.row_stream import Position, RowStream
+from fielddep.data.streaming.spool import Spool
 from fielddep.data.values import canonical
 from fielddep.errors import UserError
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from fielddep.config import Config
-from fielddep.data import interning, number_summary
 from fielddep.data.readers import collect, read_table
 from fielddep.data.splits import split_rows
-from fielddep.data.store import Store, is_store
-from fielddep.data.streaming import Progress, encode_store
+from fielddep.data.store.store import Store, is_store
+from fielddep.data.streaming import interning, number_summary
+from fielddep.data.streaming.encode import Progress, encode_store
 from tests.unit.data.streamed import assert_as_in_memory, assert_same_encoder, in_memory, mixed_frame, small_portions
 
 __all__ = ["small_portions"]
@@ -352,8 +352,8 @@ def test_drawn_splits_have_the_shares_of_memory(tmp_path: Path, method: str, tar
 def test_random_marks_do_not_depend_on_the_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = mixed_frame()
     first = encode_store(table, config_of(), tmp_path / "a")
-    monkeypatch.setattr("fielddep.data.row_stream.CHUNK_ROWS", 37)
-    monkeypatch.setattr("fielddep.data.interned.SPAN_ROWS", 256)
+    monkeypatch.setattr("fielddep.data.streaming.row_stream.CHUNK_ROWS", 37)
+    monkeypatch.setattr("fielddep.data.streaming.interned.SPAN_ROWS", 256)
     second = encode_store(table, config_of(), tmp_path / "b")
     assert (first.parts(0, 1500) == second.parts(0, 1500)).all()
     assert torch.equal(first.read(0, 1500).ids_RF, second.read(0, 1500).ids_RF)

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fielddep.config import Config
-from fielddep.data.row_stream import SourceFile, check_same_sources
-from fielddep.data.store import MANIFEST, SCHEMA, VOCABULARY, is_store
+from fielddep.data.store.store import MANIFEST, SCHEMA, VOCABULARY, is_store
+from fielddep.data.streaming.row_stream import SourceFile, check_same_sources
 from fielddep.errors import ConfigError, UserError
 from fielddep.files import write_json
 

@@ -13,8 +13,8 @@ from fielddep.config import Config
 from fielddep.data.encoded import EncodedTable
 from fielddep.data.encoder import TableEncoder
 from fielddep.data.schema import infer_schema
-from fielddep.data.shards import ArraySpec, ShardWriter, read_rows
-from fielddep.data.store import Store, StoreWriter, is_store
+from fielddep.data.store.shards import ArraySpec, ShardWriter, read_rows
+from fielddep.data.store.store import Store, StoreWriter, is_store
 from fielddep.errors import StoreError
 from tests.conftest import small_frame
 from tests.unit.data.streamed import mixed_frame

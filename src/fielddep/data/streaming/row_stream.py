@@ -11,7 +11,6 @@ import polars as pl
 
 from fielddep.config import DataConfig
 from fielddep.data.delimited import DelimitedFile, open_delimited
-from fielddep.data.delimited_rows import Place, delimited_rows
 from fielddep.data.readers import (
     Source,
     delimiter_of,
@@ -22,6 +21,7 @@ from fielddep.data.readers import (
     stream_batches,
     table_paths,
 )
+from fielddep.data.streaming.delimited_rows import Place, delimited_rows
 from fielddep.errors import SourceChangedError, TableError, UserError
 
 CHUNK_ROWS = 1 << 17

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fielddep.data.interning import Cells, ColumnInterner, Mode
-from fielddep.data.spool import Spool
+from fielddep.data.streaming.interning import Cells, ColumnInterner, Mode
+from fielddep.data.streaming.spool import Spool
 from fielddep.data.values import as_number, first_not_a_number
 
 SPAN_ROWS = 1 << 18

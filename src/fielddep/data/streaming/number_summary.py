@@ -15,9 +15,9 @@ import polars as pl
 
 from fielddep.config import DataConfig, for_field
 from fielddep.data.fieldcoder import FieldCoder, field_texts
-from fielddep.data.interned import InternedTable
 from fielddep.data.numeric import QuantileBins, ScaledNumbers, default_n_bins
 from fielddep.data.schema import Field
+from fielddep.data.streaming.interned import InternedTable
 from fielddep.data.vocabulary import Vocabulary, count_values
 
 SAMPLE_ROWS = 1 << 21

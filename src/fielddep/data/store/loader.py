@@ -29,7 +29,7 @@ from fielddep.data.batch import Batch, FieldLayout, join_batches
 from fielddep.data.encoded import EncodedTable
 from fielddep.data.loader import BatchSource, Loader
 from fielddep.data.prefetch import prefetch
-from fielddep.data.store import PART_NAMES, Store
+from fielddep.data.store.store import PART_NAMES, Store
 
 WINDOW_ROWS = 1 << 20
 PIECE_ROWS = 1 << 11

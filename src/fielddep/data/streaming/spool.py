@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fielddep.data.interning import Cells
+from fielddep.data.streaming.interning import Cells
 from fielddep.errors import UserError
 
 _ABSENT = "-"

@@ -20,8 +20,8 @@ from fielddep.data.encoded import EncodedTable
 from fielddep.data.encoder import TableEncoder, UnknownReport, check_columns
 from fielddep.data.fieldcoder import FieldCoder
 from fielddep.data.numeric import QuantileBins, ScaledNumbers
-from fielddep.data.store import Store
-from fielddep.data.store_loader import StorePart
+from fielddep.data.store.loader import StorePart
+from fielddep.data.store.store import Store
 from fielddep.data.target import Target, class_texts
 from fielddep.data.vocabulary import MISSING_ID, RARE_ID, Vocabulary
 from fielddep.errors import SchemaError, UnknownValueError

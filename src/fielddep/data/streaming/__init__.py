@@ -1,0 +1,1 @@
+"""Streaming: a table of any size becomes a store; `encode` is where it begins."""
