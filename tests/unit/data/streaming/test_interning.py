@@ -24,7 +24,6 @@ def test_codes_are_dense_and_in_order_of_first_appearance(portions: list[list[st
     dictionary, known = Dictionary(), {}
     for portion in portions:
         codes = dictionary.codes(pl.Series(portion, dtype=pl.String))
-        gc.collect()
         for text in portion:
             if text is not None:
                 known.setdefault(text, len(known) + 1)
@@ -32,6 +31,14 @@ def test_codes_are_dense_and_in_order_of_first_appearance(portions: list[list[st
         assert dictionary.n_values == len(known)
     assert dictionary.texts().to_list() == list(known)
     assert dictionary.texts(1).to_list() == list(known)[1:]
+
+
+def test_the_numbering_outlives_the_columns_that_made_it() -> None:
+    dictionary = Dictionary()
+    for texts, expected in ((["b", "a"], [1, 2]), ([], []), (["c", "a", None, "b"], [3, 2, 0, 1])):
+        assert dictionary.codes(pl.Series(texts, dtype=pl.String)).tolist() == expected
+        gc.collect()
+    assert dictionary.texts().to_list() == ["b", "a", "c"]
 
 
 def test_dictionaries_do_not_know_each_other() -> None:
