@@ -13,13 +13,18 @@ README = Path(__file__).parents[2] / "README.md"
 
 def test_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
     lines = [line.strip() for line in README.read_text("utf-8").splitlines() if line.startswith("    fielddep ")]
-    assert {shlex.split(line)[1] for line in lines} == {"describe", "fit", "predict", "evaluate", "explain", "settings"}
+    commands = {"describe", "fit", "predict", "evaluate", "explain", "encode", "settings"}
+    assert {shlex.split(line)[1] for line in lines} == commands
     table = small_frame(200).rename({"good": "late"})
     table.write_csv(tmp_path / "flights.csv")
     table.drop("late").head(20).write_csv(tmp_path / "new.csv")
     table.tail(20).write_csv(tmp_path / "labelled.csv")
+    for part in range(2):
+        table.rename({"late": "click"}).slice(100 * part, 100).write_csv(tmp_path / f"clicks-{part}.csv")
     monkeypatch.chdir(tmp_path)
     for line in lines:
         assert main(shlex.split(line, comments=True)[1:]) == 0, line
         capsys.readouterr()
-    assert {"run", "predictions.csv", "why.png"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"run", "predictions.csv", "why.png", "STORE", "predictions.parquet"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
