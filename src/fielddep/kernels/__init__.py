@@ -26,6 +26,9 @@ import torch
 from fielddep.errors import ConfigError
 
 VARIABLE = "FIELDDEP_KERNELS"
+SET_VARIABLE = "FIELDDEP_INSTRUCTION_SET"
+INSTRUCTION_SETS = ("avx512", "avx2", "baseline")
+"""Those that the kernels are compiled for; one that the processor lacks becomes baseline."""
 Choice = Literal["auto", "plain", "native"]
 _forced: list[Choice] = []
 
@@ -69,8 +72,14 @@ def native() -> ModuleType | None:
 
 
 def usable(*tensors: torch.Tensor) -> bool:
-    """Whether the compiled forms can work on these tensors: float32 (ids int64) on the CPU, outside of any tracing."""
+    """Whether the compiled forms can work on these tensors.
+
+    They must be float32 (ids int64) on the CPU. A model that is traced, compiled or transformed (`torch.func`) takes
+    the plain forms. Second derivatives need those too: `FIELDDEP_KERNELS=plain`.
+    """
     if torch._C._get_tracing_state() is not None or torch.compiler.is_compiling():
+        return False
+    if torch._C._functorch.peek_interpreter_stack() is not None:
         return False
     fitting = all(t.device.type == "cpu" and t.dtype in (torch.float32, torch.int64) for t in tensors)
     return fitting and native() is not None
@@ -84,6 +93,9 @@ def name() -> str:
 
 @functools.cache
 def _load() -> ModuleType | None:
+    asked = os.environ.get(SET_VARIABLE)
+    if asked is not None and asked not in INSTRUCTION_SETS:
+        raise ConfigError(f"{SET_VARIABLE} must be one of {', '.join(INSTRUCTION_SETS)}; given {asked!r}; unset it")
     try:
         return importlib.import_module("fielddep.kernels._native")
     except ImportError:

@@ -73,7 +73,8 @@ def network_input(
 ) -> torch.Tensor:
     """Pair products (P), weighted dependencies (Q) and, if asked, embeddings (F * D) of every row, side by side.
 
-    The gradient of the table is sparse, with one entry per distinct id, in the order of `lookup.ids_U`.
+    The gradient of the table is sparse, with one entry per distinct id, in the order of `lookup.ids_U`. What the
+    backward pass needs lives as long as the result does, not only until `backward`: detach losses that are collected.
     """
     keep = torch.is_grad_enabled()
     inputs: torch.Tensor = _NetworkInput.apply(weight_ID, phi_PDD, w0_FF, lookup, loop, with_embeddings, keep)  # type: ignore[no-untyped-call]
@@ -82,7 +83,8 @@ def network_input(
 
 def pair_products(e_BFD: torch.Tensor, phi_PDD: torch.Tensor) -> torch.Tensor:
     """Products (B, P) of all pairs of embeddings, whatever they come from."""
-    products: torch.Tensor = _PairProducts.apply(e_BFD, phi_PDD)  # type: ignore[no-untyped-call]
+    keep = torch.is_grad_enabled()
+    products: torch.Tensor = _PairProducts.apply(e_BFD, phi_PDD, keep)  # type: ignore[no-untyped-call]
     return products
 
 
@@ -121,6 +123,7 @@ class _NetworkInput(Function):
             list(lookup.numerical),
             None if loop is None else loop.compiled(),
             with_embeddings,
+            keep,
             torch.get_num_threads(),
         )
         inputs = table.new_empty(lookup.compiled.n_rows, batch.width)
@@ -136,7 +139,7 @@ class _NetworkInput(Function):
         phi, w0 = ctx.saved_tensors
         d_values_UD = phi.new_empty(len(ctx.lookup.ids_U), phi.shape[1])
         d_phi, d_w0 = torch.empty_like(phi), phi.new_empty(0, 0) if w0 is None else torch.empty_like(w0)
-        ctx.batch.backward(phi, w0, d_inputs.contiguous(), d_values_UD, d_phi, d_w0)
+        ctx.batch.backward(w0, d_inputs.contiguous(), d_values_UD, d_phi, d_w0)
         d_table = _sparse(ctx.lookup, d_values_UD, ctx.shape)
         return d_table, d_phi, None if w0 is None else d_w0, None, None, None, None
 
@@ -145,18 +148,19 @@ class _PairProducts(Function):
     """The same machinery with a table that holds every embedding of the batch once."""
 
     @staticmethod
-    def forward(ctx: Any, e_BFD: torch.Tensor, phi_PDD: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, e_BFD: torch.Tensor, phi_PDD: torch.Tensor, keep: bool) -> torch.Tensor:
         module = native()
         assert module is not None
         n_rows, n_fields, d_embed = e_BFD.shape
-        ids_BF = torch.arange(n_rows * n_fields).view(n_rows, n_fields)
+        ids_BF = torch.arange(n_rows * n_fields, device=e_BFD.device).view(n_rows, n_fields)
         lookup = look_up(ids_BF, n_rows * n_fields)
-        batch = module.NetworkInput(lookup.compiled, d_embed, None, [], None, False, torch.get_num_threads())
+        batch = module.NetworkInput(lookup.compiled, d_embed, None, [], None, False, keep, torch.get_num_threads())
         table, phi = e_BFD.detach().reshape(-1, d_embed).contiguous(), phi_PDD.detach().contiguous()
         products_BP = e_BFD.new_empty(n_rows, batch.width)
         batch.forward(table, phi, None, products_BP)
-        ctx.batch, ctx.lookup, ctx.shape = batch, lookup, e_BFD.shape
-        ctx.save_for_backward(phi)
+        if keep:
+            ctx.batch, ctx.lookup, ctx.shape = batch, lookup, e_BFD.shape
+            ctx.save_for_backward(phi)
         return products_BP
 
     @staticmethod
@@ -165,9 +169,9 @@ class _PairProducts(Function):
         (phi,) = ctx.saved_tensors
         d_values_UD = phi.new_empty(len(ctx.lookup.ids_U), phi.shape[1])
         d_phi = torch.empty_like(phi)
-        ctx.batch.backward(phi, None, d_products_BP.contiguous(), d_values_UD, d_phi, phi.new_empty(0, 0))
+        ctx.batch.backward(None, d_products_BP.contiguous(), d_values_UD, d_phi, phi.new_empty(0, 0))
         d_e = torch.empty_like(d_values_UD).index_copy_(0, ctx.lookup.ids_U, d_values_UD)
-        return d_e.view(ctx.shape), d_phi
+        return d_e.view(ctx.shape), d_phi, None
 
 
 class _SumOfFields(Function):
@@ -180,17 +184,15 @@ class _SumOfFields(Function):
         module.sum_columns(
             lookup.compiled, lookup.numbers_BN, list(lookup.numerical), torch.get_num_threads(), values_UC, out_BC
         )
-        ctx.lookup, ctx.shape = lookup, weight_IC.shape
+        ctx.module, ctx.lookup, ctx.shape = module, lookup, weight_IC.shape
         return out_BC
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_out_BC: torch.Tensor) -> Any:
-        module = native()
-        assert module is not None
         lookup, d_out_BC = ctx.lookup, d_out_BC.contiguous()
         d_values_UC = d_out_BC.new_empty(len(lookup.ids_U), d_out_BC.shape[1])
-        module.back_sum_columns(
+        ctx.module.back_sum_columns(
             lookup.compiled, lookup.numbers_BN, list(lookup.numerical), torch.get_num_threads(), d_out_BC, d_values_UC
         )
         return _sparse(lookup, d_values_UC, ctx.shape), None

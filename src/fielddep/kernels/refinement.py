@@ -74,7 +74,7 @@ class _Refine(Function):
         n_rows, n_fields, _ = e_BFD.shape
         w_BFF, mu_BF = e_BFD.new_empty(n_rows, n_fields, n_fields), e_BFD.new_empty(n_rows, n_fields)
         squared_BF = torch.empty_like(mu_BF)
-        ctx.settings = loop.compiled()
+        ctx.module, ctx.settings = module, loop.compiled()
         module.refine(ctx.settings, torch.get_num_threads(), e_BFD, w0_FF, w_BFF, mu_BF, squared_BF)
         ctx.save_for_backward(e_BFD, w0_FF)
         ctx.set_materialize_grads(False)
@@ -83,10 +83,8 @@ class _Refine(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        module = native()
-        assert module is not None
         e_BFD, w0_FF = ctx.saved_tensors
         outputs = [None if g is None else g.contiguous() for g in gradients]
         d_e_BFD, d_w0_FF = torch.empty_like(e_BFD), torch.empty_like(w0_FF)
-        module.back_refine(ctx.settings, torch.get_num_threads(), e_BFD, w0_FF, *outputs, d_e_BFD, d_w0_FF)
+        ctx.module.back_refine(ctx.settings, torch.get_num_threads(), e_BFD, w0_FF, *outputs, d_e_BFD, d_w0_FF)
         return d_e_BFD, d_w0_FF, None

@@ -50,3 +50,4 @@ def advance(
     # A dense weight counts as one row: Adam keeps one number of steps for it.
     gradient = gradient.contiguous() if ids_U is not None else gradient.reshape(1, -1)
     step(compiled, ids_U, counts_U, torch.get_num_threads(), gradient, weight.detach(), *slots.values())
+    torch.autograd.graph.increment_version(weight)  # autograd cannot see what the kernel wrote

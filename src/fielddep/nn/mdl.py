@@ -91,7 +91,7 @@ class MDL(FieldModel):
         return e_BFD[:, : self.layout.n_fields] if self.layout.crosses else e_BFD
 
     def _logits(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> tuple[torch.Tensor, Dependencies | None]:
-        if self._can_fuse(ids_BF):
+        if self._can_fuse(ids_BF, numbers_BN):
             return self._fused_logits(ids_BF, numbers_BN), None
         e_BFD = self.embed(ids_BF, numbers_BN)
         inputs = [self.interactions(e_BFD)]
@@ -113,20 +113,25 @@ class MDL(FieldModel):
             logits_BC = logits_BC + inputs[:, : self.interactions.n_pairs].sum(dim=1, keepdim=True)
         return logits_BC
 
-    def _can_fuse(self, ids_BF: torch.Tensor) -> bool:
-        """Whether equal ids have equal embeddings, nobody asks for the dependencies, and the kernels fit."""
+    def _can_fuse(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> bool:
+        """Whether equal ids have equal embeddings, nobody asks for more than logits, and the kernels fit."""
         dropping = self.training and self.config.embedding_dropout > 0
-        tensors = (ids_BF, self.embedding.weight, self.interactions.phi_PDD)
-        return not dropping and self.config.dependencies != "global" and kernels.usable(*tensors)
+        asked_for_more = self.config.dependencies == "global" or numbers_BN.requires_grad
+        weights = (self.embedding.weight, self.interactions.phi_PDD, self.refinement.weight)
+        return not dropping and not asked_for_more and kernels.usable(ids_BF, *weights)
 
     def _fused_logits(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
-        """The same numbers from the compiled kernels, which work once per distinct value."""
+        """The same numbers from the compiled kernels, which work once per distinct value.
+
+        `embedding`, `interactions` and `refinement` give their weights only: their own `forward` is not called.
+        """
         refined = self.config.dependencies == "refined"
         loop = self.refinement.inner_loop(
             self.embedding.weight.shape[1],
             value_scale=1.0 / self._dependency_scale,
             with_diagonal=self.config.dependency_diagonal,
         )
+        numbers_BN = numbers_BN.to(self.embedding.weight.dtype)
         lookup = look_up(ids_BF, len(self.embedding.weight), numbers_BN, self.layout.numerical)
         inputs = network_input(
             lookup,

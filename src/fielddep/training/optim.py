@@ -138,7 +138,7 @@ class Optimizer:
         self._step_dense(compiled)
         for name, gradient_UD in gradients.items():
             if compiled:
-                ridge = 0.0 if self.clip_norm is not None else self._l2[name] / len(ids_BF)
+                ridge = 0.0 if self.clip_norm is not None else self._l2[name] / max(len(ids_BF), 1)
                 self._advance_compiled(name, tables[name], gradient_UD, looked_up, ridge)
             else:
                 self._advance_rows(name, tables[name], gradient_UD, looked_up.ids_U)
@@ -173,7 +173,7 @@ class Optimizer:
         for name, weight in self._dense.items():
             if weight.grad is None:
                 continue
-            if compiled:
+            if compiled and weight.is_contiguous():
                 advance(self._rule, weight, weight.grad, self._slots_of(name))
             else:
                 self._advance(weight, weight.grad, self._slots_of(name))

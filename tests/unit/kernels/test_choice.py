@@ -65,6 +65,25 @@ def test_a_traced_model_holds_plain_operations_only():
         torch.testing.assert_close(traced(other.ids_BF, other.numbers_BN), expected, atol=1e-4, rtol=1e-4)
 
 
+def test_an_unknown_instruction_set_is_refused(monkeypatch):
+    monkeypatch.setenv(kernels.SET_VARIABLE, "AVX512")
+    with pytest.raises(ConfigError, match="one of avx512, avx2, baseline; given 'AVX512'"):
+        kernels._load.__wrapped__()
+
+
+@needs_native
+def test_transformed_models_take_the_plain_form():
+    model, batch = CASE.model(), CASE.batch()
+    numbers_BN = batch.numbers_BN
+
+    def loss(phi_PDD):
+        weights = {"interactions.phi_PDD": phi_PDD}
+        return torch.func.functional_call(model, weights, (batch.ids_BF, numbers_BN)).square().sum()
+
+    gradient = torch.func.grad(loss)(model.interactions.phi_PDD.detach())
+    assert gradient.isfinite().all() and gradient.abs().sum() > 0
+
+
 @needs_native
 @pytest.mark.parametrize("instruction_set", ["avx512", "avx2", "baseline"])
 def test_every_instruction_set_agrees(instruction_set):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fielddep import kernels
-from fielddep.kernels.network_input import look_up, pair_products
+from fielddep.kernels.network_input import look_up, network_input, pair_products
 from fielddep.nn.interactions import BilinearInteractions
 from tests.unit.kernels.agreement import Case, assert_agree, gradients
 
@@ -37,7 +37,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(
         n_ids=tuple(sizes + [11] * n_crosses),
         d_embed=draw(st.sampled_from([1, 3, 8, 13, 20, 40])),
-        n_rows=draw(st.sampled_from([2, 5, 16, 63, 64, 65, 200])),
+        n_rows=draw(st.sampled_from([1, 2, 5, 16, 63, 64, 65, 200])),
         numerical=numerical,
         crosses=((0, 1),) * n_crosses,
         settings=draw(st.sampled_from(VARIANTS)),
@@ -50,6 +50,36 @@ def cases(draw: st.DrawFn) -> Case:
 def test_agrees_with_the_plain_form(case):
     model, batch = case.model(), case.batch()
     assert_agree(gradients(model, batch, "native"), gradients(model, batch, "plain"))
+
+
+@pytest.mark.parametrize("n_rows", [1, 7, 8, 100])
+def test_predictions_agree(n_rows):
+    """Without gradients a few rows take a way of their own."""
+    case = Case(n_ids=FRAPPE, d_embed=13, n_rows=n_rows, settings={"embedding_input": True})
+    model, batch = case.model().eval(), case.batch()
+    found = []
+    for kind in ("native", "plain"):
+        with kernels.forced(kind), torch.no_grad():
+            found.append({"logits": model(batch.ids_BF, batch.numbers_BN)})
+    assert_agree(*found)
+
+
+def test_no_rows_give_no_logits():
+    case = Case(n_ids=(4, 5), d_embed=3, n_rows=0, settings={})
+    model, batch = case.model(), case.batch()
+    with kernels.forced("native"):
+        logits_BC = model(batch.ids_BF, batch.numbers_BN)
+        logits_BC.sum().backward()
+    assert logits_BC.shape == (0, 1)
+
+
+def test_numbers_may_ask_for_their_gradient():
+    case = Case(n_ids=(4, 2, 9), d_embed=3, n_rows=20, numerical=(1,), settings={})
+    model, batch = case.model(), case.batch()
+    numbers_BN = batch.numbers_BN.clone().requires_grad_()
+    with kernels.forced("native"):
+        model(batch.ids_BF, numbers_BN).sum().backward()
+    assert numbers_BN.grad is not None and numbers_BN.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize(
@@ -176,3 +206,11 @@ def test_the_distinct_ids_outlive_what_found_them():
     junk = [look_up(torch.zeros(1000, 4, dtype=torch.int64), 1) for _ in range(20)]
     assert ids_U.sort().values.tolist() == list(range(4000))
     assert len(junk) == 20
+
+
+def test_a_table_of_another_height_is_refused():
+    case = Case(n_ids=(4, 5), d_embed=3, n_rows=6, settings={})
+    model, batch = case.model(), case.batch()
+    lookup = look_up(batch.ids_BF, 9)
+    with pytest.raises(ValueError, match="a row for every id"):
+        network_input(lookup, model.embedding.weight[:5], model.interactions.phi_PDD, None, None)

@@ -67,3 +67,19 @@ def test_no_steps_give_the_start():
     with kernels.forced("native"):
         found = module(torch.randn(3, 4, 5))
     assert torch.equal(found.w_BFF, module.w0_FF.expand(3, 4, 4))
+
+
+@pytest.mark.parametrize("n_fields", [4, 6])
+def test_another_number_of_fields_is_refused(n_fields):
+    module = Refinement(5)
+    with kernels.forced("native"), pytest.raises(ValueError, match="sizes of the refinement"):
+        module(torch.randn(64, n_fields, 8))
+
+
+def test_the_way_back_does_not_depend_on_what_is_forced_by_then():
+    module, e_BFD = Refinement(4), torch.randn(20, 4, 3, requires_grad=True)
+    with kernels.forced("native"):
+        found = module(e_BFD)
+    with kernels.forced("plain"):
+        found.mu_BF.square().sum().backward()
+    assert e_BFD.grad is not None and module.weight.grad is not None

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fielddep import kernels
+from fielddep.kernels.steps import Rule, advance
 from fielddep.training.optim import Optimizer, rarity_scale
 from tests.unit.kernels.agreement import Case, assert_agree, gradients
 
@@ -73,3 +74,52 @@ def test_ids_that_were_not_looked_up_stay():
         optimizer.step(batch.ids_BF)
     moved = (model.embedding.weight.detach() != before).any(dim=1)
     assert sorted(batch.ids_BF.unique().tolist()) == moved.nonzero().flatten().tolist()
+
+
+@pytest.mark.parametrize("kind", ["adagrad", "adam"])
+def test_a_large_dense_weight_is_shared_out_to_threads(kind):
+    """Portions of a dense weight give the bits of one pass."""
+    slots = (
+        {"sum": torch.zeros(9001)}
+        if kind == "adagrad"
+        else {"mean": torch.zeros(9001), "square": torch.zeros(9001), "steps": torch.zeros(1, 1)}
+    )
+    rule = Rule(kind=kind, lr=0.1, shrink=0.9, epsilon=1e-8, betas=(0.9, 0.999))
+    weight, gradient = torch.randn(9001), torch.randn(9001)
+    parts = []
+    for part in (slice(0, 5), slice(4000, 4200), slice(8995, 9001)):
+        own = {name: slot.clone() if name == "steps" else slot[part].clone() for name, slot in slots.items()}
+        piece = weight[part].clone()
+        advance(rule, piece, gradient[part], own)
+        parts.append((part, piece))
+    advance(rule, weight, gradient, slots)
+    for part, piece in parts:
+        assert torch.equal(weight[part], piece)
+
+
+def test_a_weight_that_is_not_contiguous_still_moves():
+    model = CASE.model()
+    model.extra = torch.nn.Parameter(torch.randn(4, 5).t())
+    before = model.extra.detach().clone()
+    optimizer = Optimizer(model, kind="adagrad", lr=0.1, l2={})
+    gradients(model, CASE.batch(), "native")
+    model.extra.grad = torch.ones_like(model.extra)
+    with kernels.forced("native"):
+        optimizer.step(CASE.batch().ids_BF)
+    assert (model.extra.detach() != before).all()
+
+
+def test_what_was_stepped_counts_as_changed():
+    model = CASE.model()
+    optimizer = Optimizer(model, kind="adagrad", lr=0.1, l2={})
+    gradients(model, CASE.batch(), "native")
+    before = model.embedding.weight._version
+    with kernels.forced("native"):
+        optimizer.step(CASE.batch().ids_BF)
+    assert model.embedding.weight._version > before
+
+
+def test_ids_beyond_the_table_are_refused():
+    rule = Rule(kind="adagrad", lr=0.1, shrink=1.0, epsilon=1e-8, betas=(0.9, 0.999))
+    with pytest.raises(ValueError, match="a row for every id"):
+        advance(rule, torch.zeros(3, 2), torch.zeros(1, 2), {"sum": torch.zeros(3, 2)}, ids_U=torch.tensor([3]))

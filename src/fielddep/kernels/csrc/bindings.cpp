@@ -1,10 +1,13 @@
-// Python's side: tensors come by DLPack, of float32 (ids int64), on the CPU, contiguous.
+// Python's side: tensors come by DLPack, of float32 (ids int64), on the CPU, contiguous. What is written to must be so
+// already (`noconvert`): a converted copy would take the result and vanish. Shapes are checked here and nowhere else.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <stdexcept>
 
@@ -29,6 +32,17 @@ void expect(bool holds, const char* what) {
     if (!holds) throw std::invalid_argument(what);
 }
 
+template <class Tensor>
+void expect_shape(const Tensor& tensor, std::initializer_list<int64_t> shape, const char* what) {
+    size_t axis = 0;
+    for (const int64_t size : shape) expect(int64_t(tensor.shape(axis++)) == size, what);
+}
+
+template <class Tensor>
+void expect_shape(const std::optional<Tensor>& tensor, std::initializer_list<int64_t> shape, const char* what) {
+    if (tensor) expect_shape(*tensor, shape, what);
+}
+
 template <int N>
 const float* at(const std::optional<In<N>>& tensor) {
     return tensor ? tensor->data() : nullptr;
@@ -47,43 +61,147 @@ struct Batch {
     std::shared_ptr<Lookup> lookup;
     MaybeIn2 numbers;
     std::optional<Refinement> refinement;
-    int64_t n_fields;
+    int64_t d_embed, n_fields;
     std::unique_ptr<NetworkInput> input;
 
-    Batch(std::shared_ptr<Lookup> given, int64_t d_embed, MaybeIn2 given_numbers, const std::vector<int64_t>& fields,
-          std::optional<Refinement> given_refinement, bool with_embeddings, int64_t n_threads)
-        : lookup(std::move(given)), numbers(std::move(given_numbers)), refinement(given_refinement) {
+    Batch(std::shared_ptr<Lookup> given, int64_t size, MaybeIn2 given_numbers, const std::vector<int64_t>& fields,
+          std::optional<Refinement> given_refinement, bool with_embeddings, bool keep, int64_t n_threads)
+        : lookup(std::move(given)), numbers(std::move(given_numbers)), refinement(given_refinement), d_embed(size) {
         expect(d_embed > 0, "embeddings need at least one entry");
+        expect(n_threads > 0, "at least one thread is needed");
         n_fields = refinement ? refinement->n_fields : 0;
         expect(n_fields <= lookup->n_columns, "more fields to refine than columns of ids");
         expect(!refinement || refinement->d_embed == d_embed, "the refinement is for embeddings of another size");
         input = std::make_unique<NetworkInput>(lookup, d_embed, numbers_of(*lookup, numbers, fields),
-                                               refinement ? &*refinement : nullptr, with_embeddings, n_threads);
+                                               refinement ? &*refinement : nullptr, with_embeddings, keep, n_threads);
     }
 
-    void check(const In<3>& phi, const MaybeIn2& w0) const {
-        expect(int64_t(phi.shape(0)) == lookup->n_columns * (lookup->n_columns - 1) / 2, "phi has another number of pairs");
-        expect(phi.shape(1) == phi.shape(2), "phi must be square");
-        expect(!refinement || (w0 && int64_t(w0->shape(0)) == n_fields && int64_t(w0->shape(1)) == n_fields),
-               "W(0) must have a row and a column for every field");
+    int64_t n_pairs() const { return lookup->n_columns * (lookup->n_columns - 1) / 2; }
+
+    void forward(In<2> table, In<3> phi, MaybeIn2 w0, Out<2> inputs) {
+        expect_shape(table, {lookup->n_ids, d_embed}, "the table must have a row for every id");
+        expect_shape(phi, {n_pairs(), d_embed, d_embed}, "phi must have a square matrix for every pair");
+        expect(bool(w0) == bool(refinement), "W(0) belongs to a refinement");
+        expect_shape(w0, {n_fields, n_fields}, "W(0) must have a row and a column for every field");
+        expect_shape(inputs, {lookup->n_rows, input->width()}, "inputs have the wrong shape");
+        const nb::gil_scoped_release released;
+        input->forward(table.data(), phi.data(), at<2>(w0), inputs.data());
+    }
+
+    void backward(MaybeIn2 w0, In<2> d_inputs, Out<2> d_values, Out<3> d_phi, Out<2> d_w0) const {
+        expect(input->can_go_back(), "nothing was kept to go back with");
+        expect(bool(w0) == bool(refinement), "W(0) belongs to a refinement");
+        expect_shape(w0, {n_fields, n_fields}, "W(0) must have a row and a column for every field");
+        expect_shape(d_inputs, {lookup->n_rows, input->width()}, "gradients of the inputs have the wrong shape");
+        expect_shape(d_values, {int64_t(lookup->ids.size()), d_embed}, "gradients of the values have the wrong shape");
+        expect_shape(d_phi, {n_pairs(), d_embed, d_embed}, "gradients of phi have the wrong shape");
+        expect_shape(d_w0, {n_fields, n_fields}, "gradients of W(0) have the wrong shape");
+        const nb::gil_scoped_release released;
+        input->backward(at<2>(w0), d_inputs.data(), d_values.data(), d_phi.data(), d_w0.data());
     }
 };
 
-using Numbered = nb::ndarray<nb::pytorch, const int64_t, nb::ndim<1>, nb::device::cpu>;
-using Weighted = nb::ndarray<nb::pytorch, const float, nb::ndim<1>, nb::device::cpu>;
+int64_t threads_for(int64_t n_threads, int64_t n_groups) {
+    expect(n_threads > 0, "at least one thread is needed");
+    return std::max<int64_t>(1, std::min(n_threads, n_groups));
+}
+
+int64_t threads_for(const Refinement& c, int64_t n_threads, const In<3>& e) {
+    expect_shape(e, {int64_t(e.shape(0)), c.n_fields, c.d_embed}, "embeddings must have the sizes of the refinement");
+    return threads_for(n_threads, (int64_t(e.shape(0)) + kLanes - 1) / kLanes);
+}
+
+void refine(const Refinement& c, int64_t n_threads, In<3> e, In<2> w0, Out<3> w, Out<2> mu, Out<2> q) {
+    const int64_t n_rows = int64_t(e.shape(0)), m = c.n_fields, threads = threads_for(c, n_threads, e);
+    expect_shape(w0, {m, m}, "W(0) must have a row and a column for every field");
+    expect_shape(w, {n_rows, m, m}, "W has the wrong shape");
+    expect_shape(mu, {n_rows, m}, "mu has the wrong shape");
+    expect_shape(q, {n_rows, m}, "squared residuals have the wrong shape");
+    const nb::gil_scoped_release released;
+    choose_kernels().refine_forward(c, threads, e.data(), n_rows, w0.data(), w.data(), mu.data(), q.data());
+}
+
+void back_refine(const Refinement& c, int64_t n_threads, In<3> e, In<2> w0, std::optional<In<3>> d_w, MaybeIn2 d_mu,
+                 MaybeIn2 d_q, Out<3> d_e, Out<2> d_w0) {
+    const int64_t n_rows = int64_t(e.shape(0)), m = c.n_fields, threads = threads_for(c, n_threads, e);
+    expect_shape(w0, {m, m}, "W(0) must have a row and a column for every field");
+    expect_shape(d_w, {n_rows, m, m}, "gradients of W have the wrong shape");
+    expect_shape(d_mu, {n_rows, m}, "gradients of mu have the wrong shape");
+    expect_shape(d_q, {n_rows, m}, "gradients of the squared residuals have the wrong shape");
+    expect_shape(d_e, {n_rows, m, c.d_embed}, "gradients of the embeddings have the wrong shape");
+    expect_shape(d_w0, {m, m}, "gradients of W(0) have the wrong shape");
+    const nb::gil_scoped_release released;
+    choose_kernels().refine_backward(c, threads, e.data(), n_rows, w0.data(), at<3>(d_w), at<2>(d_mu), at<2>(d_q),
+                                     d_e.data(), d_w0.data());
+}
 
 Plan plan_of(const Lookup& lookup, const std::vector<Column>& columns, int64_t n_threads) {
     Plan plan{};
     plan.n_rows = lookup.n_rows;
     plan.n_columns = lookup.n_columns;
     plan.columns = columns.data();
-    plan.n_threads = lookup.n_rows * lookup.n_columns < 4096 ? 1 : n_threads;
+    plan.n_threads = threads_for(n_threads, lookup.n_rows * lookup.n_columns < kWorthThreads ? 1 : n_threads);
     return plan;
 }
 
-Rows rows_of(const std::optional<Ids>& ids, const std::optional<In<1>>& counts, size_t n, size_t d) {
-    return {ids ? ids->data() : nullptr, counts ? counts->data() : nullptr, int64_t(n), int64_t(d)};
+void sum_columns(const Lookup& lookup, MaybeIn2 numbers, const std::vector<int64_t>& fields, int64_t n_threads,
+                 In<2> values, Out<2> out) {
+    const int64_t d = int64_t(values.shape(1));
+    expect_shape(values, {int64_t(lookup.ids.size()), d}, "a row of values is needed for every distinct id");
+    expect_shape(out, {lookup.n_rows, d}, "the sums have the wrong shape");
+    const std::vector<Column> columns = columns_of(lookup, numbers_of(lookup, numbers, fields));
+    const nb::gil_scoped_release released;
+    choose_kernels().sum_columns(plan_of(lookup, columns, n_threads), values.data(), d, out.data());
 }
+
+void back_sum_columns(const Lookup& lookup, MaybeIn2 numbers, const std::vector<int64_t>& fields, int64_t n_threads,
+                      In<2> d_out, Out<2> d_values) {
+    const int64_t d = int64_t(d_out.shape(1));
+    expect_shape(d_out, {lookup.n_rows, d}, "gradients of the sums have the wrong shape");
+    expect_shape(d_values, {int64_t(lookup.ids.size()), d}, "gradients of the values have the wrong shape");
+    const std::vector<Column> columns = columns_of(lookup, numbers_of(lookup, numbers, fields));
+    const nb::gil_scoped_release released;
+    choose_kernels().back_sum_columns(plan_of(lookup, columns, n_threads), d_out.data(), d, d_values.data());
+}
+
+// The rows that a step moves; weight and state must hold them.
+Rows rows_of(const std::optional<Ids>& ids, const std::optional<In<1>>& counts, const In<2>& gradient,
+             std::initializer_list<const AnyShape*> moved, int64_t n_threads) {
+    const int64_t n = int64_t(gradient.shape(0)), d = int64_t(gradient.shape(1));
+    expect(n_threads > 0, "at least one thread is needed");
+    expect(!ids || int64_t(ids->shape(0)) == n, "an id is needed for every row of the gradient");
+    expect(!counts || int64_t(counts->shape(0)) == n, "a count is needed for every row of the gradient");
+    int64_t highest = n - 1;
+    if (ids) {
+        highest = -1;
+        for (int64_t i = 0; i < n; ++i) {
+            expect(ids->data()[i] >= 0, "ids must not be negative");
+            highest = std::max(highest, ids->data()[i]);
+        }
+    }
+    for (const AnyShape* tensor : moved)
+        expect(int64_t(tensor->size()) >= (highest + 1) * d, "weight and state must have a row for every id");
+    return {ids ? ids->data() : nullptr, counts ? counts->data() : nullptr, n, d};
+}
+
+void adagrad(const Rule& rule, std::optional<Ids> ids, std::optional<In<1>> counts, int64_t n_threads, In<2> gradient,
+             AnyShape weight, AnyShape sum) {
+    const Rows rows = rows_of(ids, counts, gradient, {&weight, &sum}, n_threads);
+    const nb::gil_scoped_release released;
+    choose_kernels().adagrad(rule, rows, n_threads, gradient.data(), weight.data(), sum.data());
+}
+
+void adam(const Rule& rule, std::optional<Ids> ids, std::optional<In<1>> counts, int64_t n_threads, In<2> gradient,
+          AnyShape weight, AnyShape mean, AnyShape square, AnyShape steps) {
+    const Rows rows = rows_of(ids, counts, gradient, {&weight, &mean, &square}, n_threads);
+    expect(steps.size() * size_t(rows.d) >= (ids ? weight.size() : 1), "a number of steps is needed for every row");
+    const nb::gil_scoped_release released;
+    choose_kernels().adam(rule, rows, n_threads, gradient.data(), weight.data(), mean.data(), square.data(),
+                          steps.data());
+}
+
+using Numbered = nb::ndarray<nb::pytorch, const int64_t, nb::ndim<1>, nb::device::cpu>;
+using Weighted = nb::ndarray<nb::pytorch, const float, nb::ndim<1>, nb::device::cpu>;
 
 }  // namespace
 
@@ -98,8 +216,8 @@ NB_MODULE(_native, m) {
             [](Refinement* self, int64_t n_fields, int64_t d_embed, int64_t n_steps, float w_rate, float mu_rate,
                float total, float mu_start, float value_scale, bool gram_form, bool mu_from_old, bool with_diagonal) {
                 expect(n_fields > 0 && d_embed > 0 && n_steps >= 0, "sizes of a refinement must be positive");
-                new (self) Refinement{n_fields, d_embed, n_steps, w_rate, mu_rate, total, mu_start, value_scale,
-                                      gram_form, mu_from_old, with_diagonal};
+                new (self) Refinement{n_fields, d_embed,   n_steps,     w_rate,      mu_rate,      total,
+                                      mu_start, value_scale, gram_form, mu_from_old, with_diagonal};
             },
             nb::kw_only(), "n_fields"_a, "d_embed"_a, "n_steps"_a, "w_rate"_a, "mu_rate"_a, "total"_a, "mu_start"_a,
             "value_scale"_a, "gram_form"_a, "mu_from_old"_a, "with_diagonal"_a);
@@ -107,6 +225,8 @@ NB_MODULE(_native, m) {
     nb::class_<Lookup>(m, "Lookup")
         .def("__init__",
              [](Lookup* self, Table ids, int64_t n_ids, int64_t n_threads) {
+                 expect(n_threads > 0, "at least one thread is needed");
+                 const nb::gil_scoped_release released;
                  new (self) Lookup(ids.data(), int64_t(ids.shape(0)), int64_t(ids.shape(1)), n_ids, n_threads);
              })
         .def_ro("n_rows", &Lookup::n_rows)
@@ -120,89 +240,31 @@ NB_MODULE(_native, m) {
 
     nb::class_<Batch>(m, "NetworkInput")
         .def(nb::init<std::shared_ptr<Lookup>, int64_t, MaybeIn2, const std::vector<int64_t>&,
-                      std::optional<Refinement>, bool, int64_t>(),
+                      std::optional<Refinement>, bool, bool, int64_t>(),
              "lookup"_a, "d_embed"_a, "numbers"_a.none(), "fields"_a, "refinement"_a.none(), "with_embeddings"_a,
-             "n_threads"_a)
+             "keep"_a, "n_threads"_a)
         .def_prop_ro("width", [](const Batch& self) { return self.input->width(); })
-        .def(
-            "forward",
-            [](Batch& self, In<2> table, In<3> phi, MaybeIn2 w0, Out<2> inputs) {
-                self.check(phi, w0);
-                expect(table.shape(1) == phi.shape(1), "table and phi are of different sizes");
-                expect(int64_t(inputs.shape(0)) == self.lookup->n_rows && int64_t(inputs.shape(1)) == self.input->width(),
-                       "inputs have the wrong shape");
-                const nb::gil_scoped_release released;
-                self.input->forward(table.data(), phi.data(), at<2>(w0), inputs.data());
-            },
-            "table"_a, "phi"_a, "w0"_a.none(), "inputs"_a)
-        .def(
-            "backward",
-            [](const Batch& self, In<3> phi, MaybeIn2 w0, In<2> d_inputs, Out<2> d_values, Out<3> d_phi, Out<2> d_w0) {
-                self.check(phi, w0);
-                expect(d_values.shape(0) == self.lookup->ids.size() && d_values.shape(1) == phi.shape(1),
-                       "gradients of the values have the wrong shape");
-                const nb::gil_scoped_release released;
-                self.input->backward(phi.data(), at<2>(w0), d_inputs.data(), d_values.data(), d_phi.data(),
-                                     d_w0.data());
-            },
-            "phi"_a, "w0"_a.none(), "d_inputs"_a, "d_values"_a, "d_phi"_a, "d_w0"_a);
+        .def("forward", &Batch::forward, "table"_a, "phi"_a, "w0"_a.none(), "inputs"_a.noconvert())
+        .def("backward", &Batch::backward, "w0"_a.none(), "d_inputs"_a, "d_values"_a.noconvert(),
+             "d_phi"_a.noconvert(), "d_w0"_a.noconvert());
 
-    m.def("refine", [](const Refinement& c, int64_t n_threads, In<3> e, In<2> w0, Out<3> w, Out<2> mu, Out<2> q) {
-        const nb::gil_scoped_release released;
-        choose_kernels().refine_forward(c, n_threads, e.data(), int64_t(e.shape(0)), w0.data(), w.data(), mu.data(),
-                                        q.data());
-    });
-    m.def(
-        "back_refine",
-        [](const Refinement& c, int64_t n_threads, In<3> e, In<2> w0, std::optional<In<3>> d_w, MaybeIn2 d_mu,
-           MaybeIn2 d_q, Out<3> d_e, Out<2> d_w0) {
-            const nb::gil_scoped_release released;
-            choose_kernels().refine_backward(c, n_threads, e.data(), int64_t(e.shape(0)), w0.data(), at<3>(d_w),
-                                             at<2>(d_mu), at<2>(d_q), d_e.data(), d_w0.data());
-        },
-        "settings"_a, "n_threads"_a, "e"_a, "w0"_a, "d_w"_a.none(), "d_mu"_a.none(), "d_q"_a.none(), "d_e"_a, "d_w0"_a);
+    m.def("refine", &refine, "settings"_a, "n_threads"_a, "e"_a, "w0"_a, "w"_a.noconvert(), "mu"_a.noconvert(),
+          "q"_a.noconvert());
+    m.def("back_refine", &back_refine, "settings"_a, "n_threads"_a, "e"_a, "w0"_a, "d_w"_a.none(), "d_mu"_a.none(),
+          "d_q"_a.none(), "d_e"_a.noconvert(), "d_w0"_a.noconvert());
+    m.def("sum_columns", &sum_columns, "lookup"_a, "numbers"_a.none(), "fields"_a, "n_threads"_a, "values"_a,
+          "out"_a.noconvert());
+    m.def("back_sum_columns", &back_sum_columns, "lookup"_a, "numbers"_a.none(), "fields"_a, "n_threads"_a, "d_out"_a,
+          "d_values"_a.noconvert());
 
-    m.def(
-        "sum_columns",
-        [](const Lookup& lookup, MaybeIn2 numbers, const std::vector<int64_t>& fields, int64_t n_threads, In<2> values,
-           Out<2> out) {
-            const std::vector<Column> columns = columns_of(lookup, numbers_of(lookup, numbers, fields));
-            choose_kernels().sum_columns(plan_of(lookup, columns, n_threads), values.data(), int64_t(values.shape(1)),
-                                         out.data());
-        },
-        "lookup"_a, "numbers"_a.none(), "fields"_a, "n_threads"_a, "values"_a, "out"_a);
-    m.def(
-        "back_sum_columns",
-        [](const Lookup& lookup, MaybeIn2 numbers, const std::vector<int64_t>& fields, int64_t n_threads, In<2> d_out,
-           Out<2> d_values) {
-            const std::vector<Column> columns = columns_of(lookup, numbers_of(lookup, numbers, fields));
-            choose_kernels().back_sum_columns(plan_of(lookup, columns, n_threads), d_out.data(),
-                                              int64_t(d_out.shape(1)), d_values.data());
-        },
-        "lookup"_a, "numbers"_a.none(), "fields"_a, "n_threads"_a, "d_out"_a, "d_values"_a);
     nb::class_<Rule>(m, "Rule").def(
         "__init__",
         [](Rule* self, float lr, float shrink, float ridge, float epsilon, float beta_mean, float beta_square) {
             new (self) Rule{lr, shrink, ridge, epsilon, beta_mean, beta_square};
         },
         nb::kw_only(), "lr"_a, "shrink"_a, "ridge"_a, "epsilon"_a, "beta_mean"_a, "beta_square"_a);
-    m.def(
-        "adagrad",
-        [](const Rule& rule, std::optional<Ids> ids, std::optional<In<1>> counts, int64_t n_threads, In<2> gradient,
-           AnyShape weight, AnyShape sum) {
-            const nb::gil_scoped_release released;
-            choose_kernels().adagrad(rule, rows_of(ids, counts, gradient.shape(0), gradient.shape(1)), n_threads,
-                                     gradient.data(), weight.data(), sum.data());
-        },
-        "rule"_a, "ids"_a.none(), "counts"_a.none(), "n_threads"_a, "gradient"_a, "weight"_a, "sum"_a);
-    m.def(
-        "adam",
-        [](const Rule& rule, std::optional<Ids> ids, std::optional<In<1>> counts, int64_t n_threads, In<2> gradient,
-           AnyShape weight, AnyShape mean, AnyShape square, AnyShape steps) {
-            const nb::gil_scoped_release released;
-            choose_kernels().adam(rule, rows_of(ids, counts, gradient.shape(0), gradient.shape(1)), n_threads,
-                                  gradient.data(), weight.data(), mean.data(), square.data(), steps.data());
-        },
-        "rule"_a, "ids"_a.none(), "counts"_a.none(), "n_threads"_a, "gradient"_a, "weight"_a, "mean"_a, "square"_a,
-        "steps"_a);
+    m.def("adagrad", &adagrad, "rule"_a, "ids"_a.none(), "counts"_a.none(), "n_threads"_a, "gradient"_a,
+          "weight"_a.noconvert(), "sum"_a.noconvert());
+    m.def("adam", &adam, "rule"_a, "ids"_a.none(), "counts"_a.none(), "n_threads"_a, "gradient"_a,
+          "weight"_a.noconvert(), "mean"_a.noconvert(), "square"_a.noconvert(), "steps"_a.noconvert());
 }

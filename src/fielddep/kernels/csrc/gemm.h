@@ -6,9 +6,22 @@
 #ifdef __AVX__
 #include <immintrin.h>
 #endif
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 namespace fielddep {
 namespace FIELDDEP_ISA {
+
+inline int64_t thread_number() {
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
+inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 typedef float Vector __attribute__((vector_size(32), aligned(4), may_alias));
 
@@ -16,9 +29,6 @@ inline Vector load(const float* from) { return *reinterpret_cast<const Vector*>(
 inline void store(float* to, Vector x) { *reinterpret_cast<Vector*>(to) = x; }
 inline Vector spread(float x) { return Vector{} + x; }
 
-inline void add_to(float* to, const float* from, int64_t n) {
-    for (int64_t i = 0; i < n; i += kVector) store(to + i, load(to + i) + load(from + i));
-}
 inline void clear(float* to, int64_t n) {
     for (int64_t i = 0; i < n; ++i) to[i] = 0;
 }
@@ -53,7 +63,9 @@ inline Vector sums_of_eight(const Vector (&x)[8]) {
 
 // The compiler would read a vector again from memory for every use of it; loads, not products, would set the pace.
 inline Vector in_register(Vector x) {
-#ifdef __AVX__
+#if defined(__AVX512VL__)
+    asm("" : "+v"(x));
+#elif defined(__AVX__)
     asm("" : "+x"(x));
 #endif
     return x;

@@ -8,13 +8,10 @@
 // Phi of pair p is stored transposed: product = sum_{d,c} phi[p][d][c] e_i[c] e_j[d].
 #pragma once
 
-#include "gemm.h"
 #include "refine.h"
 
 namespace fielddep {
 namespace FIELDDEP_ISA {
-
-inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // --- pair matrices ---------------------------------------------------------------------------------------------------
 
@@ -86,7 +83,7 @@ inline void gather(const Plan& x, int64_t row, const float* values, float* e) {
     for (int64_t f = 0; f < x.n_columns; ++f) {
         const Column& column = x.columns[f];
         const float* from = values + (column.start + column.slot_of_row[row]) * kp;
-        const float scale = column.scale == nullptr ? 1.0f : column.scale[row * column.scale_stride];
+        const float scale = scale_of(column, row);
         for (int64_t i = 0; i < kp; i += kVector) store(e + f * kp + i, load(from + i) * scale);
     }
 }
@@ -107,12 +104,28 @@ inline void rowwise_products(const Host& host, int64_t kp, const float* left, co
         out[host.guests[g].pair] = dot(left + g * kp, e_row + host.guests[g].field * kp, kp);
 }
 
-// Work that a thread keeps for itself: products of a block of rows, and lanes of the refinement.
-inline float* apply_block(const Plan& x, const Host& host, const Forward& from, int64_t start, int64_t n, float* block) {
+// A block of rows of a host times its matrices.
+inline void apply_block(const Plan& x, const Host& host, const Forward& from, int64_t start, int64_t n, float* block) {
     const float* e = from.e + start * x.row_size() + host.field * x.kp();
     const Product product{e, x.row_size(), 1, from.packed + host.packed, host.width, block, host.width};
     multiply_matrices(product, n, host.width, x.d_embed, false);
-    return block;
+}
+
+// Products of one row without any packed matrix: for a few rows packing would cost more than it gains.
+inline void products_of_row(const Plan& x, const float* phi, const float* e_row, float* out) {
+    const int64_t k = x.d_embed, kp = x.kp();
+    for (int64_t i = 0; i < x.n_columns; ++i)
+        for (int64_t j = i + 1; j < x.n_columns; ++j, phi += k * k) {
+            const float *left = e_row + i * kp, *right = e_row + j * kp;
+            float total = 0;
+            for (int64_t d = 0; d < k; ++d) {
+                float sum = 0;
+#pragma omp simd reduction(+ : sum)
+                for (int64_t c = 0; c < k; ++c) sum += phi[d * k + c] * left[c];
+                total += sum * right[d];
+            }
+            *out++ = total;
+        }
 }
 
 inline void products_of_block(const Plan& x, const Forward& from, int64_t start, int64_t n, float* block,
@@ -149,23 +162,29 @@ inline void refine_block(const Plan& x, const float* w0, const Forward& from, in
     }
 }
 
-// Writes values of equal rows once: `to.values` are the distinct values, `to.e` all rows.
+// From the distinct values in `to.values` to the network's input; the other buffers of `to` are filled on the way.
 inline void input_forward(const Plan& x, const float* phi, const float* w0, Forward& to, float* inputs) {
     const Refinement none{};
     const Refinement& c = x.refinement == nullptr ? none : *x.refinement;
+    const int64_t block_size = kRowBlock * x.widest;
+    const int64_t scratch_size = (steps_size(c, false) + c.n_fields * c.n_fields) * kLanes;
+    const Borrowed blocks(x.n_threads * block_size), lanes(x.n_threads * scratch_size);
 #pragma omp parallel num_threads(x.n_threads)
     {
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t f = 0; f < x.n_columns; ++f) prepare_host(x, x.hosts[f], phi, to);
-        Borrowed block(kRowBlock * x.widest);
-        Scratch scratch(steps_size(c, false) + c.n_fields * c.n_fields + 1);
+        for (int64_t f = 0; f < x.n_columns; ++f)
+            if (!x.few_rows) prepare_host(x, x.hosts[f], phi, to);
+        float* block = blocks.get() + thread_number() * block_size;
+        Scratch scratch(lanes.get() + thread_number() * scratch_size);
         Steps steps = make_steps(c, false, scratch);
         Lane* out = scratch.take(c.n_fields * c.n_fields);
 #pragma omp for schedule(static)
         for (int64_t start = 0; start < x.n_rows; start += kRowBlock) {
             const int64_t n = smaller(kRowBlock, x.n_rows - start);
             for (int64_t row = start; row < start + n; ++row) gather(x, row, to.values, to.e + row * x.row_size());
-            products_of_block(x, to, start, n, block.get(), inputs);
+            if (!x.few_rows) products_of_block(x, to, start, n, block, inputs);
+            for (int64_t row = start; x.few_rows && row < start + n; ++row)
+                products_of_row(x, phi, to.e + row * x.row_size(), inputs + row * x.inputs_width);
             if (x.refinement != nullptr) refine_block(x, w0, to, start, n, steps, out, inputs);
             if (x.inputs_width == x.n_known) continue;
             for (int64_t row = start; row < start + n; ++row)
@@ -178,7 +197,7 @@ inline void input_forward(const Plan& x, const float* phi, const float* w0, Forw
 
 // --- backward --------------------------------------------------------------------------------------------------------
 
-// What a thread adds to on its way through its rows.
+// What a share of the rows adds to.
 struct Share {
     float *d_applied, *d_cells, *d_packed;
 };
@@ -245,7 +264,7 @@ inline void back_refine_block(const Plan& x, const float* w0, const Forward& fro
         run(c, steps, w0, true);
         for (int64_t i = 0; i < m * m; ++i) d.w[i] = Lane{};
         for (int64_t j = 0; j < m; ++j) d.mu[j] = d.q[j] = Lane{};
-        rows_to_lanes(d_inputs + row * x.inputs_width + x.n_pairs, x.inputs_width, n_rows, n_values_of(c), in);
+        rows_to_lanes(d_inputs + row * x.inputs_width + x.n_pairs, x.inputs_width, n_rows, n_dependency_values(c), in);
         add_values_gradient(c, steps.w_at(c.n_steps), steps.mu_at(c.n_steps), in, d);
         run_back(c, steps, d);
         for (int64_t i = 0; i < m * m; ++i) d_w0[i] += d.w[i];
@@ -254,9 +273,8 @@ inline void back_refine_block(const Plan& x, const float* w0, const Forward& fro
 }
 
 // Everything that ends in the values and matrices of one field, after all rows have been met.
-inline void back_field(const Plan& x, const float* phi, const Forward& from, const Backward& to, int64_t f,
-                       float* d_values_out, float* d_phi) {
-    (void)phi;
+inline void back_field(const Plan& x, const Forward& from, const Backward& to, int64_t f, float* d_values_out,
+                       float* d_phi) {
     const int64_t k = x.d_embed, kp = x.kp();
     const Column& column = x.columns[f];
     const Host& host = x.hosts[f];
@@ -265,7 +283,7 @@ inline void back_field(const Plan& x, const float* phi, const Forward& from, con
     for (int64_t row = 0; row < x.n_rows; ++row) {
         float* into = d_values + column.slot_of_row[row] * kp;
         const float* d_e = to.d_e + row * x.row_size() + f * kp;
-        const float scale = column.scale == nullptr ? 1.0f : column.scale[row * column.scale_stride];
+        const float scale = scale_of(column, row);
         for (int64_t i = 0; i < kp; i += kVector) store(into + i, load(into + i) + load(d_e + i) * scale);
     }
     for (int64_t h = 0; h < x.n_columns; ++h) {
@@ -309,7 +327,7 @@ inline void back_field(const Plan& x, const float* phi, const Forward& from, con
         copy(d_values_out + (column.start + slot) * k, d_values + slot * kp, k);
 }
 
-// Sum of the threads' copies, in the first one; threads share out the entries.
+// Sum of the shares' copies, in the first one; threads share out the entries.
 inline void join_shares(float* shares, int64_t n_shares, int64_t size) {
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < size; i += kVector)
@@ -318,11 +336,14 @@ inline void join_shares(float* shares, int64_t n_shares, int64_t size) {
 }
 
 // d_values (slots, k), d_phi and d_w0 are overwritten.
-inline void input_backward(const Plan& x, const float* phi, const float* w0, const Forward& from, Backward& to,
-                           const float* d_inputs, float* d_values, float* d_phi, float* d_w0) {
+inline void input_backward(const Plan& x, const float* w0, const Forward& from, Backward& to, const float* d_inputs,
+                           float* d_values, float* d_phi, float* d_w0) {
     const Refinement none{};
     const Refinement& c = x.refinement == nullptr ? none : *x.refinement;
-    const int64_t ff = c.n_fields * c.n_fields, d_w0_size = ff * kLanes, n_blocks = (x.n_rows + kRowBlock - 1) / kRowBlock;
+    const int64_t ff = c.n_fields * c.n_fields, d_w0_size = ff * kLanes;
+    const int64_t n_blocks = (x.n_rows + kRowBlock - 1) / kRowBlock, block_size = kRowBlock * x.widest;
+    const int64_t scratch_size = (steps_size(c, true) + gradients_size(c) + ff) * kLanes;
+    const Borrowed blocks(2 * x.n_shares * block_size), lanes(x.n_shares * scratch_size);
 #pragma omp parallel num_threads(x.n_threads)
     {
 #pragma omp for schedule(dynamic, 1)
@@ -330,14 +351,14 @@ inline void input_backward(const Plan& x, const float* phi, const float* w0, con
             const Host& host = x.hosts[f];
             transpose_packed(x, host, from.packed + host.packed, to.packed_t + host.packed / x.d_embed * x.kp());
         }
-        Borrowed block(kRowBlock * x.widest), d_block(kRowBlock * x.widest);
-        Scratch scratch(steps_size(c, true) + gradients_size(c) + ff + 1);
-        Steps steps = make_steps(c, true, scratch);
-        Gradients d = make_gradients(c, scratch);
-        Lane* in = scratch.take(ff);
         // A share of the rows has its own sums, whichever thread works on it: equal settings give equal bits.
 #pragma omp for schedule(static, 1)
-        for (int64_t number = 0; number < x.n_threads; ++number) {
+        for (int64_t number = 0; number < x.n_shares; ++number) {
+            float *block = blocks.get() + 2 * number * block_size, *d_block = block + block_size;
+            Scratch scratch(lanes.get() + number * scratch_size);
+            Steps steps = make_steps(c, true, scratch);
+            Gradients d = make_gradients(c, scratch);
+            Lane* in = scratch.take(ff);
             Share share{to.d_applied + number * x.applied_size, to.d_cells + number * x.cells_size,
                         to.d_packed + number * x.packed_size};
             clear(share.d_applied, x.applied_size);
@@ -345,8 +366,8 @@ inline void input_backward(const Plan& x, const float* phi, const float* w0, con
             clear(share.d_packed, x.packed_size);
             Lane* sum_w0 = reinterpret_cast<Lane*>(to.d_w0 + number * d_w0_size);
             for (int64_t i = 0; i < ff; ++i) sum_w0[i] = Lane{};
-            const int64_t last = smaller(n_blocks * (number + 1) / x.n_threads * kRowBlock, x.n_rows);
-            for (int64_t start = n_blocks * number / x.n_threads * kRowBlock; start < last; start += kRowBlock) {
+            const int64_t last = smaller(n_blocks * (number + 1) / x.n_shares * kRowBlock, x.n_rows);
+            for (int64_t start = n_blocks * number / x.n_shares * kRowBlock; start < last; start += kRowBlock) {
                 const int64_t n = smaller(kRowBlock, last - start);
                 clear(to.d_e + start * x.row_size(), n * x.row_size());
                 if (x.refinement != nullptr)
@@ -357,18 +378,18 @@ inline void input_backward(const Plan& x, const float* phi, const float* w0, con
                             for (int64_t i = 0; i < x.d_embed; ++i)
                                 to.d_e[row * x.row_size() + f * x.kp() + i] +=
                                     d_inputs[row * x.inputs_width + x.n_known + f * x.d_embed + i];
-                back_products_of_block(x, from, to, d_inputs, start, n, block.get(), d_block.get(), share);
+                back_products_of_block(x, from, to, d_inputs, start, n, block, d_block, share);
             }
         }
-        join_shares(to.d_applied, x.n_threads, x.applied_size);
-        join_shares(to.d_cells, x.n_threads, x.cells_size);
-        join_shares(to.d_packed, x.n_threads, x.packed_size);
+        join_shares(to.d_applied, x.n_shares, x.applied_size);
+        join_shares(to.d_cells, x.n_shares, x.cells_size);
+        join_shares(to.d_packed, x.n_shares, x.packed_size);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t f = 0; f < x.n_columns; ++f) back_field(x, phi, from, to, f, d_values, d_phi);
+        for (int64_t f = 0; f < x.n_columns; ++f) back_field(x, from, to, f, d_values, d_phi);
     }
     for (int64_t i = 0; i < ff; ++i) {
         d_w0[i] = 0;
-        for (int64_t number = 0; number < x.n_threads; ++number)
+        for (int64_t number = 0; number < x.n_shares; ++number)
             d_w0[i] += sum_of_lanes(reinterpret_cast<Lane*>(to.d_w0 + number * d_w0_size)[i]);
     }
 }

@@ -7,10 +7,11 @@ namespace FIELDDEP_ISA {
 
 static void refine_forward(const Refinement& c, int64_t n_threads, const float* e, int64_t n_rows, const float* w0,
                            float* w, float* mu, float* q) {
-    const int64_t m = c.n_fields, ff = m * m, fd = m * c.d_embed;
+    const int64_t m = c.n_fields, ff = m * m, fd = m * c.d_embed, scratch_size = steps_size(c, false) * kLanes;
+    const Borrowed lanes(n_threads * scratch_size);
 #pragma omp parallel num_threads(n_threads)
     {
-        Scratch scratch(steps_size(c, false));
+        Scratch scratch(lanes.get() + thread_number() * scratch_size);
         Steps x = make_steps(c, false, scratch);
 #pragma omp for schedule(static)
         for (int64_t row = 0; row < n_rows; row += kLanes) {
@@ -28,15 +29,16 @@ static void refine_forward(const Refinement& c, int64_t n_threads, const float* 
 static void refine_backward(const Refinement& c, int64_t n_threads, const float* e, int64_t n_rows, const float* w0,
                             const float* d_w, const float* d_mu, const float* d_q, float* d_e, float* d_w0) {
     const int64_t m = c.n_fields, ff = m * m, fd = m * c.d_embed, n_groups = (n_rows + kLanes - 1) / kLanes;
-    Scratch sums(n_threads * ff);
-    Lane* all_w0 = sums.take(n_threads * ff);
+    const int64_t scratch_size = (steps_size(c, true) + gradients_size(c)) * kLanes;
+    const Borrowed sums(n_threads * ff * kLanes), lanes(n_threads * scratch_size);
+    Lane* all_w0 = reinterpret_cast<Lane*>(sums.get());
 #pragma omp parallel num_threads(n_threads)
     {
-        Scratch scratch(steps_size(c, true) + gradients_size(c));
-        Steps x = make_steps(c, true, scratch);
-        Gradients d = make_gradients(c, scratch);
 #pragma omp for schedule(static, 1)
         for (int64_t number = 0; number < n_threads; ++number) {
+            Scratch scratch(lanes.get() + number * scratch_size);
+            Steps x = make_steps(c, true, scratch);
+            Gradients d = make_gradients(c, scratch);
             Lane* sum_w0 = all_w0 + number * ff;
             for (int64_t i = 0; i < ff; ++i) sum_w0[i] = Lane{};
             const int64_t last = smaller(n_groups * (number + 1) / n_threads * kLanes, n_rows);

@@ -1,8 +1,9 @@
 // What the kernels exchange with the bindings: plain structs, and one table of functions per instruction set.
 //
-// The files of kernels/ are compiled once per instruction set, each time into a namespace of its own; `choose_kernels`
-// picks the best set that this processor has. Nothing in those files may use a template of the standard library: the
-// linker would keep one copy of it, perhaps the one for a newer processor.
+// kernels.cpp and what it includes are compiled once per instruction set, each time into a namespace of its own;
+// `choose_kernels` picks the best set that this processor has. Nothing in there may use a template of the standard
+// library: the linker would keep one copy of it, perhaps the one for a newer processor. And nothing may allocate memory
+// inside a parallel region, which no exception can leave.
 //
 // Names: B rows, F columns of ids (fields, then crosses), m fields, k embedding size, kp = k rounded up to eight.
 #pragma once
@@ -58,6 +59,8 @@ struct Host {
 
 struct Plan {
     int64_t n_rows, n_columns, d_embed, n_pairs, n_threads;
+    int64_t n_shares;  // of the rows in the backward pass, each with sums of its own
+    bool few_rows;     // too few to be worth packing matrices: products straight from phi
     const Column* columns;
     const Host* hosts;  // one per column
     int64_t n_slots;    // of all columns
@@ -75,7 +78,7 @@ struct Forward {
 
 struct Backward {
     float *d_values, *d_e, *packed_t;
-    float *d_applied, *d_cells, *d_packed, *d_w0;  // one copy a thread
+    float *d_applied, *d_cells, *d_packed, *d_w0;  // one copy a share of the rows
 };
 
 struct Rule {
@@ -92,8 +95,8 @@ struct Rows {
 struct Kernels {
     const char* name;
     void (*input_forward)(const Plan&, const float* phi, const float* w0, Forward&, float* inputs);
-    void (*input_backward)(const Plan&, const float* phi, const float* w0, const Forward&, Backward&,
-                           const float* d_inputs, float* d_values, float* d_phi, float* d_w0);
+    void (*input_backward)(const Plan&, const float* w0, const Forward&, Backward&, const float* d_inputs,
+                           float* d_values, float* d_phi, float* d_w0);
     void (*refine_forward)(const Refinement&, int64_t n_threads, const float* e, int64_t n_rows, const float* w0,
                            float* w, float* mu, float* q);
     void (*refine_backward)(const Refinement&, int64_t n_threads, const float* e, int64_t n_rows, const float* w0,
@@ -110,6 +113,18 @@ const Kernels& choose_kernels();
 // Floats of memory, aligned to a cache line; given back they serve the next batch without new page faults.
 float* borrow(int64_t n_floats);
 void give_back(float* memory);
+
+// Rows of at least this many ids are worth waking threads for.
+constexpr int64_t kWorthThreads = 4096;
+constexpr int64_t kLanes = 16;  // rows that the refinement works on side by side
+
+FIELDDEP_INLINE int64_t n_dependency_values(const Refinement& c) {
+    return c.n_fields * (c.n_fields - (c.with_diagonal ? 0 : 1));
+}
+
+FIELDDEP_INLINE float scale_of(const Column& column, int64_t row) {
+    return column.scale == nullptr ? 1.0f : column.scale[row * column.scale_stride];
+}
 
 class Borrowed {
   public:

@@ -4,7 +4,7 @@
 // of the refinement then is an elementwise vector operation, whatever the number of fields is.
 #pragma once
 
-#include "kernels.h"
+#include "gemm.h"
 
 #ifdef __AVX512F__
 #include <immintrin.h>
@@ -13,7 +13,6 @@
 namespace fielddep {
 namespace FIELDDEP_ISA {
 
-constexpr int64_t kLanes = 16;
 typedef float Lane __attribute__((vector_size(64)));
 typedef int32_t LaneMask __attribute__((vector_size(64)));
 
@@ -31,10 +30,10 @@ inline bool any(LaneMask mask) {
     return found != 0;
 }
 
-// Borrowed memory that hands out lane matrices one after another.
+// Memory that hands out lane matrices one after another.
 class Scratch {
   public:
-    explicit Scratch(int64_t n_lanes) : memory_(n_lanes * kLanes), next_(reinterpret_cast<Lane*>(memory_.get())) {}
+    explicit Scratch(float* memory) : next_(reinterpret_cast<Lane*>(memory)) {}
     Lane* take(int64_t n_lanes) {
         Lane* taken = next_;
         next_ += n_lanes;
@@ -42,7 +41,6 @@ class Scratch {
     }
 
   private:
-    Borrowed memory_;
     Lane* next_;
 };
 
@@ -125,7 +123,7 @@ struct Operand {
 inline Operand plain(const Lane* data, int64_t n_columns) { return {data, n_columns, 1}; }
 inline Operand transposed(const Lane* data, int64_t n_columns) { return {data, 1, n_columns}; }
 
-// The compiler would read a vector again from memory for every use of it; loads, not products, would set the pace.
+// See `in_register`, for lanes.
 inline Lane keep_in_register(Lane x) {
 #ifdef __AVX512F__
     asm("" : "+v"(x));
@@ -153,8 +151,14 @@ void multiply_tile(Operand a, Operand b, int64_t depth, Lane* c, int64_t c_row, 
         }
 }
 
-// The largest tile fills 24 of 32 vector registers with sums.
+// Sums fill most of the registers: a lane is one of 32 with AVX-512, two of 16 with AVX2, four otherwise.
+#if defined(__AVX512F__)
 constexpr int64_t kTileRows = 4, kTileColumns = 6;
+#elif defined(__AVX__)
+constexpr int64_t kTileRows = 2, kTileColumns = 3;
+#else
+constexpr int64_t kTileRows = 1, kTileColumns = 2;
+#endif
 using Tile = void (*)(Operand, Operand, int64_t, Lane*, int64_t, bool);
 template <int TM>
 constexpr Tile tile_of(int64_t columns) {

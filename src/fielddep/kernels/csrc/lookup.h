@@ -13,7 +13,7 @@ namespace fielddep {
 struct Lookup {
     Lookup(const int64_t* ids, int64_t n_rows, int64_t n_columns, int64_t n_ids, int64_t n_threads);
 
-    int64_t n_rows, n_columns;
+    int64_t n_rows, n_columns, n_ids;
     std::vector<int32_t> slot_of_row;  // (columns, rows), counted within the column
     std::vector<int64_t> starts;       // first slot of every column; one more at the end
     std::vector<int64_t> ids;

@@ -11,6 +11,7 @@ namespace fielddep {
 namespace {
 
 constexpr int64_t kMostKept = int64_t(1) << 26;  // floats that wait for the next batch, at most
+constexpr size_t kMostBlocks = 256;
 
 struct Block {
     float* memory;
@@ -35,14 +36,20 @@ float* borrow(int64_t n_floats) {
     Block block;
     if (best < waiting.size()) {
         block = waiting[best];
-        waiting[best] = waiting.back();
-        waiting.pop_back();
+        waiting.erase(waiting.begin() + int64_t(best));
         n_waiting -= block.size;
     } else {
         block = {static_cast<float*>(std::aligned_alloc(64, size * sizeof(float))), size};
         if (block.memory == nullptr) throw std::bad_alloc();
     }
-    lent[block.memory] = block.size;
+    try {
+        lent[block.memory] = block.size;
+        waiting.reserve(lent.size() + waiting.size());  // so that giving back never fails
+    } catch (...) {
+        lent.erase(block.memory);
+        std::free(block.memory);
+        throw;
+    }
     return block.memory;
 }
 
@@ -51,17 +58,18 @@ void give_back(float* memory) {
     const auto found = lent.find(memory);
     const Block block{memory, found->second};
     lent.erase(found);
-    if (n_waiting + block.size > kMostKept) {
-        for (const Block& old : waiting) std::free(old.memory);
-        waiting.clear();
-        n_waiting = 0;
-    }
     if (block.size > kMostKept) {
         std::free(memory);
         return;
     }
     waiting.push_back(block);
     n_waiting += block.size;
+    size_t n_old = 0;  // those that have waited longest go first
+    while (n_waiting > kMostKept || waiting.size() - n_old > kMostBlocks) {
+        n_waiting -= waiting[n_old].size;
+        std::free(waiting[n_old++].memory);
+    }
+    waiting.erase(waiting.begin(), waiting.begin() + int64_t(n_old));
 }
 
 }  // namespace fielddep

@@ -8,6 +8,8 @@ namespace {
 
 constexpr double kByRowFrom = 0.75;  // share of distinct values from which a field works row by row
 constexpr double kTableUpTo = 0.5;   // a pair has a table when it has at most this many cells a row
+constexpr int64_t kFewRows = 8;      // fewer are not worth packing matrices for
+constexpr int64_t kMostShared = int64_t(1) << 25;  // floats of all shares' own sums, however many threads there are
 
 bool is_by_row(const Column& column, int64_t n_rows) {
     return column.scale != nullptr || double(column.n_slots) >= kByRowFrom * double(n_rows);
@@ -30,7 +32,7 @@ std::vector<Column> columns_of(const Lookup& lookup, const Numbers& numbers) {
 }
 
 NetworkInput::NetworkInput(std::shared_ptr<const Lookup> lookup, int64_t d_embed, const Numbers& numbers,
-                           const Refinement* refinement, bool with_embeddings, int64_t n_threads)
+                           const Refinement* refinement, bool with_embeddings, bool keep, int64_t n_threads)
     : lookup_(std::move(lookup)), columns_(columns_of(*lookup_, numbers)) {
     const int64_t n_columns = lookup_->n_columns;
     plan_.n_rows = lookup_->n_rows;
@@ -43,10 +45,13 @@ NetworkInput::NetworkInput(std::shared_ptr<const Lookup> lookup, int64_t d_embed
     if (refinement != nullptr) {
         refinement_ = *refinement;
         plan_.refinement = &refinement_;
-        plan_.n_known += refinement_.n_fields * (refinement_.n_fields - (refinement_.with_diagonal ? 0 : 1));
+        plan_.n_known += n_dependency_values(refinement_);
     }
     plan_.inputs_width = plan_.n_known + (with_embeddings ? n_columns * d_embed : 0);
+    plan_.few_rows = !keep && plan_.n_rows < kFewRows;
     choose_hosts();
+    const int64_t share_size = plan_.applied_size + plan_.cells_size + plan_.packed_size;
+    plan_.n_shares = std::max<int64_t>(1, std::min(plan_.n_threads, kMostShared / std::max<int64_t>(share_size, 1)));
     plan_.columns = columns_.data();
     plan_.hosts = hosts_.data();
 }
@@ -109,17 +114,17 @@ void NetworkInput::forward(const float* table, const float* phi, const float* w0
     choose_kernels().input_forward(plan_, phi, w0, to, inputs);
 }
 
-void NetworkInput::backward(const float* phi, const float* w0, const float* d_inputs, float* d_values, float* d_phi,
+void NetworkInput::backward(const float* w0, const float* d_inputs, float* d_values, float* d_phi,
                             float* d_w0) const {
-    const int64_t kp = plan_.kp(), n_threads = plan_.n_threads;
+    const int64_t kp = plan_.kp(), n_shares = plan_.n_shares;
     const int64_t ff = plan_.refinement == nullptr ? 0 : refinement_.n_fields * refinement_.n_fields;
     const Forward from{values_->get(), e_->get(), applied_->get(), packed_->get(), cells_->get()};
     const Borrowed padded_values(plan_.n_slots * kp), d_e(plan_.n_rows * plan_.row_size()),
-        packed_t(plan_.packed_t_size), d_applied(n_threads * plan_.applied_size), d_cells(n_threads * plan_.cells_size),
-        d_packed(n_threads * plan_.packed_size), all_w0(n_threads * ff * 16);
+        packed_t(plan_.packed_t_size), d_applied(n_shares * plan_.applied_size), d_cells(n_shares * plan_.cells_size),
+        d_packed(n_shares * plan_.packed_size), all_w0(n_shares * ff * kLanes);
     Backward to{padded_values.get(), d_e.get(),      packed_t.get(), d_applied.get(),
                 d_cells.get(),       d_packed.get(), all_w0.get()};
-    choose_kernels().input_backward(plan_, phi, w0, from, to, d_inputs, d_values, d_phi, d_w0);
+    choose_kernels().input_backward(plan_, w0, from, to, d_inputs, d_values, d_phi, d_w0);
 }
 
 }  // namespace fielddep

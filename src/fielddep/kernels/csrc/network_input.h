@@ -18,12 +18,15 @@ struct Numbers {
 class NetworkInput {
   public:
     NetworkInput(std::shared_ptr<const Lookup> lookup, int64_t d_embed, const Numbers& numbers,
-                 const Refinement* refinement, bool with_embeddings, int64_t n_threads);
+                 const Refinement* refinement, bool with_embeddings, bool keep, int64_t n_threads);
+    NetworkInput(const NetworkInput&) = delete;
+    NetworkInput& operator=(const NetworkInput&) = delete;
 
     int64_t width() const { return plan_.inputs_width; }
     void forward(const float* table, const float* phi, const float* w0, float* inputs);
-    void backward(const float* phi, const float* w0, const float* d_inputs, float* d_values, float* d_phi,
-                  float* d_w0) const;
+    // After `forward`, and only if the batch was made to `keep` what this needs.
+    void backward(const float* w0, const float* d_inputs, float* d_values, float* d_phi, float* d_w0) const;
+    bool can_go_back() const { return e_ != nullptr && !plan_.few_rows; }
 
   private:
     void choose_hosts();

@@ -266,7 +266,5 @@ inline void store_fields(const Refinement& c, const Lane* lanes, float* e, RowLa
         lanes_to_rows(lanes + f * c.d_embed, c.d_embed, e + f * at.field, at.row, n_rows);
 }
 
-inline int64_t n_values_of(const Refinement& c) { return c.n_fields * (c.n_fields - (c.with_diagonal ? 0 : 1)); }
-
 }  // namespace FIELDDEP_ISA
 }  // namespace fielddep
