@@ -49,7 +49,7 @@ def _size_line(what: str, row: dict[str, float]) -> str:
 
 def _shape_table(results: pl.DataFrame) -> str:
     lines = [
-        "| shape | training rows/s | plain form | textbook | ratio | prediction rows/s | one row, p50 / p99 | peak memory |",
+        "| shape | training rows/s | plain form | textbook | ratio | prediction rows/s | one row, p50 / p99 | peak |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for shape, title in SHAPES.items():

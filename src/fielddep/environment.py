@@ -14,7 +14,8 @@ from typing import Any
 import polars as pl
 import torch
 
-from fielddep.data.store.store import MANIFEST, Store
+from fielddep.data.store.manifest import read_manifest
+from fielddep.data.store.store import Store
 from fielddep.errors import CheckpointError, ConfigError
 
 
@@ -51,7 +52,7 @@ def _table_facts(table: pl.DataFrame, source: str) -> dict[str, Any]:
 
 def _store_facts(store: Store) -> dict[str, Any]:
     """The checksums of all files of a store are its fingerprint, so that nothing large is read."""
-    files = json.loads((store.folder / MANIFEST).read_text("utf-8"))["files"]
+    files = read_manifest(store.folder)["files"]
     return {
         "name": store.folder.name,
         "bytes": sum(file["bytes"] for file in files.values()),

@@ -90,8 +90,14 @@ def prepare_store(store: Store, config: Config) -> TrainingData:
 
     Raises:
         ConfigError: when `config` asks for other data or split settings than those of the store.
+        SplitError: when the store has no rows to train on or none to validate on.
     """
     settled = with_store_settings(config, store)
+    if not store.n_rows_of["validation"]:
+        raise SplitError(
+            f"store {store.folder} has no rows for validation, which decides when to stop; encode the table anew with "
+            "split.validation above 0"
+        )
     _check_parts(store.n_rows_of)
     parts = {name: StorePart(store=store, part=name) for name, n_rows in store.n_rows_of.items() if n_rows}
     if store.encoder.schema.weight is not None:

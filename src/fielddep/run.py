@@ -20,6 +20,7 @@ import json
 import logging
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,6 +156,7 @@ def train_run(
 
     Raises:
         UserError: when the folder must not be written to, or the table or the settings cannot be used.
+        StoreError: when a file of a store is not what its checksum says.
     """
     folder = Path(folder)
     state = check_folder(folder, force=force, resume=resume)
@@ -169,6 +171,8 @@ def train_run(
     if state == "unfinished" and resume:
         _check_request(attempt / REQUEST, config)
         check_source(attempt / ENVIRONMENT, record)
+    if isinstance(table, Store):
+        _verify(table)
     prepared = prepare_store(table, config) if isinstance(table, Store) else prepare(table, config)
     for warning in prepared.warnings:
         log.warning("%s", warning)
@@ -196,6 +200,13 @@ def resolve_bundle(path: str | Path) -> Path:
         return Run.open(path).bundle
     except UserError as error:
         raise BundleError(str(error)) from None
+
+
+def _verify(store: Store) -> None:
+    """Refuse a damaged store before hours are spent on wrong rows."""
+    started = time.perf_counter()
+    store.verify()
+    log.info("the files of store %s are whole (checked in %.1f s)", store.folder, time.perf_counter() - started)
 
 
 def _train(prepared: TrainingData, folder: Path, callbacks: Sequence[Callback], *, resume: bool) -> Run:

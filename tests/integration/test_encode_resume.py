@@ -21,13 +21,13 @@ import pytest
 
 from fielddep.cli import main
 from fielddep.config import Config
-from fielddep.data.store.folder import StoreFolder, store_state
 from fielddep.data.store.shards import ShardWriter
 from fielddep.data.store.store import Store, is_store
 from fielddep.data.streaming import delimited_rows, reading_pass
 from fielddep.data.streaming import encode as streaming
 from fielddep.data.streaming.encode import Progress, encode_store
 from fielddep.data.streaming.spool import Spool
+from fielddep.data.streaming.store_folder import StoreFolder, store_state
 from fielddep.errors import UserError
 from tests.unit.data.streamed import SMALL, mixed_frame, small_portions
 
@@ -57,7 +57,7 @@ DRIVER = """
 import json, os, signal, sys
 from pathlib import Path
 from fielddep.config import Config
-from fielddep.data.store import folder as store_folder
+from fielddep.data.streaming import store_folder
 from fielddep.data.store import store
 from fielddep.data.streaming import encode as streaming
 from tests.unit.data import streamed
@@ -212,11 +212,18 @@ def test_other_sources_go_on_too(tmp_path: Path, ending: str, monkeypatch: pytes
     assert content(tmp_path / "store") == content(tmp_path / "straight")
 
 
-def test_a_table_in_memory_goes_on(tmp_path: Path) -> None:
-    interrupt(mixed_frame(), tmp_path / "store", count=9)
-    encode_store(mixed_frame(), CONFIG, tmp_path / "store", resume=True)
-    encode_store(mixed_frame(), CONFIG, tmp_path / "straight")
-    assert content(tmp_path / "store") == content(tmp_path / "straight")
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_table_in_memory_does_not_go_on(tmp_path: Path, lazy: bool) -> None:
+    """Nothing would tell that its other half is of another table."""
+    first, other = mixed_frame(), mixed_frame(seed=1)
+    interrupt(first.lazy() if lazy else first, tmp_path / "store", count=9)
+    before = {path: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match="only tables in files can be resumed"):
+        encode_store(other.lazy() if lazy else other, CONFIG, tmp_path / "store", resume=True)
+    assert {path: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()} == before
+    encode_store(other, CONFIG, tmp_path / "store", force=True)
+    encode_store(other, CONFIG, tmp_path / "begun", resume=True)
+    assert content(tmp_path / "store") == content(tmp_path / "begun")
 
 
 def test_columns_kept_as_numbers_or_left_out_go_on(
@@ -421,3 +428,77 @@ def test_a_source_that_could_not_be_read_for_a_moment(
     assert store_state(tmp_path / "store") == "unfinished"
     encode_store(sources, CONFIG, tmp_path / "store", resume=True)
     assert content(tmp_path / "store") == straight
+
+
+@pytest.mark.parametrize(
+    ("stage", "name"), [("read", "progress.json"), ("read", "values-00000.arrow"), ("promote", "manifest.json")]
+)
+def test_what_was_kept_could_not_be_read_for_a_moment(
+    sources: list[str],
+    straight: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stage: str,
+    name: str,
+) -> None:
+    """A passing failure of the system must not cost the hours that were spent."""
+
+    def press(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    if stage == "read":
+        interrupt(sources, tmp_path / "store")
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(StoreFolder, "promote", press)
+            with pytest.raises(KeyboardInterrupt):
+                encode_store(sources, CONFIG, tmp_path / "store")
+
+    def fail(real: Callable[..., object]) -> Callable[..., object]:
+        def read(path: Path, *args: object, **options: object) -> object:
+            if Path(path).name == name and "unfinished" in str(path):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return real(path, *args, **options)
+
+        return read
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", fail(Path.read_text))
+        patch.setattr(pl, "read_ipc", fail(pl.read_ipc))
+        with pytest.raises(UserError, match=r"cannot be read .*Input/output error") as caught:
+            encode_store(sources, CONFIG, tmp_path / "store", resume=True)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert store_state(tmp_path / "store") == "unfinished"
+    encode_store(sources, CONFIG, tmp_path / "store", resume=True)
+    assert content(tmp_path / "store") == straight
+
+
+def test_a_full_disk_while_packed_text_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mixed_frame().write_csv(tmp_path / "table.csv.gz", compression="gzip")
+    real, left, shares = Spool.append, [3], []
+
+    def fill(self: Spool, *args: object) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Spool, "append", fill)
+    with pytest.raises(UserError, match=r"about 1 MiB more are needed"):
+        encode_store(
+            tmp_path / "table.csv.gz", CONFIG, tmp_path / "store", progress=lambda p: shares.append((p.stage, p.share))
+        )
+    assert shares == [("read", None)] * 2
+
+
+def test_damage_of_what_was_kept_throws_nothing_away(sources: list[str], tmp_path: Path) -> None:
+    """Only an error of the table or the settings does; whoever damaged the file may bring it back."""
+    interrupt(sources, tmp_path / "store")
+    segment = tmp_path / "store" / "unfinished" / "work" / "values-00000.arrow"
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:100])
+    with pytest.raises(UserError, match=r"the values kept in .* cannot be read"):
+        encode_store(sources, CONFIG, tmp_path / "store", resume=True)
+    assert store_state(tmp_path / "store") == "unfinished"
+    segment.write_bytes(whole)
+    assert encode_store(sources, CONFIG, tmp_path / "store", resume=True).n_rows == 1500

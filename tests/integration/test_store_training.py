@@ -16,16 +16,18 @@ from fielddep.cli import main
 from fielddep.config import Config
 from fielddep.data.store.loader import StoreLoader, StorePart, loader_for
 from fielddep.data.store.store import Store
-from fielddep.errors import CheckpointError
+from fielddep.errors import CheckpointError, StoreError
 from fielddep.fitting import prepare_store, train_model
+from fielddep.predictor import Predictor, evaluated_part
 from fielddep.run import Run, train_run
 from fielddep.training.callbacks import Callback
 from fielddep.training.history import Evaluation, History
 from tests.conftest import quick_config, small_frame
-from tests.stores import write_store
+from tests.stores import numbered_store, write_store
 
 FRAME = small_frame(600)
 CONFIG = quick_config(train__threads=1, train__max_epochs=3)
+TEST = ["--part", "test"]
 WORDS = ["--set", "train.max_epochs=3", "--set", "model.d_embed=4", "--set", "model.hidden=[8]", "--quiet"]
 
 
@@ -184,15 +186,32 @@ def evaluated(capsys, *words: str) -> dict[str, float]:
 def test_evaluate_a_store_by_parts(store, run, tmp_path, capsys):
     table = tmp_path / "table.parquet"
     FRAME.write_parquet(table)
-    everything = evaluated(capsys, str(run), str(store.folder))
+    everything = evaluated(capsys, str(run), str(store.folder), "--part", "all")
     assert everything == pytest.approx(evaluated(capsys, str(run), str(table)), abs=1e-6)
-    assert evaluated(capsys, str(run), str(store.folder), "--part", "all") == everything
     for mark, part in enumerate(("train", "validation", "test")):
         FRAME.filter(pl.Series(parts_of(store) == mark)).write_parquet(table)
         expected = evaluated(capsys, str(run), str(table))
         assert evaluated(capsys, str(run), str(store.folder), "--part", part) == pytest.approx(expected, abs=1e-6)
-    assert main(["evaluate", str(run), str(store.folder), "--part", "test"]) == 0
-    assert "test rows, target good" in capsys.readouterr().out
+
+
+def test_evaluate_takes_rows_that_no_training_has_seen(store, run, tmp_path, capsys):
+    assert evaluated(capsys, str(run), str(store.folder)) == evaluated(capsys, str(run), str(store.folder), *TEST)
+    untested = write_store(tmp_path / "untested", FRAME, CONFIG.replace({"split.test": 0.0}))
+    unsplit = numbered_store(tmp_path / "unsplit", np.zeros(60, dtype=np.uint8))
+    assert [evaluated_part(rows) for rows in (store, untested, unsplit, FRAME)] == ["test", "validation", "all", "all"]
+    table = tmp_path / "table.csv"
+    FRAME.write_csv(table)
+    for source, words, rows in (
+        (store.folder, [], "test"),
+        (store.folder, ["--part", "all"], "all"),
+        (store.folder, ["--part", "train"], "train"),
+        (table, [], "all"),
+    ):
+        assert main(["evaluate", str(run), str(source), *words]) == 0
+        assert f"{source}, {rows} rows, target good" in capsys.readouterr().out.replace("\n", "")
+    predictor = Predictor(run / "bundle")
+    assert predictor.evaluate(store) == predictor.evaluate(str(store.folder), part="test")
+    assert predictor.evaluate(store, part="all") != predictor.evaluate(store)
 
 
 def test_parts_that_there_are_not(store, run, tmp_path, capsys):
@@ -234,7 +253,7 @@ def test_a_run_of_another_table_evaluates_a_store(run, tmp_path, capsys):
     assert main(["fit", str(tmp_path / "train.parquet"), "--out", str(model), *words, *WORDS]) == 0
     capsys.readouterr()
     expected = evaluated(capsys, str(model), str(table))
-    assert evaluated(capsys, str(model), str(other.folder)) == pytest.approx(expected, abs=1e-6)
+    assert evaluated(capsys, str(model), str(other.folder), "--part", "all") == pytest.approx(expected, abs=1e-6)
     binned = write_store(tmp_path / "binned", frame, quick_config())
     assert main(["evaluate", str(run), str(binned.folder)]) == 2
     assert "field 'size' of the store holds bins of numbers" in capsys.readouterr().err
@@ -290,8 +309,6 @@ def test_training_stops_its_reading_thread(store):
 
 
 def test_library_takes_a_store_by_path_or_opened(store, run):
-    from fielddep.predictor import Predictor
-
     predictor = Predictor(run / "bundle")
     assert predictor.predict(store).equals(predictor.predict(str(store.folder)))
     assert predictor.evaluate(store.folder) == predictor.evaluate(store)
@@ -311,3 +328,19 @@ def test_windowed_loader_is_what_fit_uses(store, monkeypatch):
 def _spy(seen, rows, **settings):
     seen.append(loader_for(rows, **settings))
     return seen[-1]
+
+
+def test_a_damaged_store_is_refused_before_the_training(tmp_path, caplog):
+    caplog.set_level("INFO", logger="fielddep.run")
+    stored = write_store(tmp_path / "store", FRAME, CONFIG)
+    train_run(stored, CONFIG, tmp_path / "whole")
+    assert f"the files of store {stored.folder} are whole (checked in" in caplog.text
+    shard = stored.folder / "shard-00000.ids"
+    content = bytearray(shard.read_bytes())
+    content[40] ^= 1
+    shard.write_bytes(content)
+    assert Store.open(stored.folder).n_rows == len(FRAME)
+    with pytest.raises(StoreError, match=f"{shard} was altered since it was written"):
+        train_run(stored, CONFIG, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    train_run(stored, CONFIG, tmp_path / "whole", resume=True)  # finished: nothing is read

@@ -48,6 +48,10 @@ def data(min_count: int = 1) -> DataConfig:
 def test_decode_returns_what_was_encoded(train: pl.DataFrame, new: pl.DataFrame, min_count: int) -> None:
     encoder = TableEncoder.fit(train, SCHEMA, data(min_count))
     encoded, report = encoder.encode_with_report(new)
+    by_value, same_report = encoder.encode_with_report(new, by_value=True)
+    assert torch.equal(by_value.ids_RF, encoded.ids_RF)
+    assert torch.equal(by_value.numbers_RN, encoded.numbers_RN)
+    assert same_report == report
     decoded = encoder.decode(encoded)
     for name in ("text", "whole"):
         seen = canonical(train[name])

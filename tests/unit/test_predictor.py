@@ -12,6 +12,7 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_
 from fielddep import predictor as predictor_module
 from fielddep.bundle import Bundle
 from fielddep.config import DataConfig
+from fielddep.data.encoder import TableEncoder
 from fielddep.data.readers import collect, read_table
 from fielddep.errors import SchemaError, TableError
 from fielddep.fitting import fit_table
@@ -296,3 +297,26 @@ def test_one_class_has_no_auc(predictor):
     found = predictor.evaluate(NEW.filter(pl.col("good") == 1))
     assert "auc" not in found
     assert found["logloss"] > 0
+
+
+def test_only_a_few_rows_in_memory_are_encoded_value_by_value(predictor, tmp_path, monkeypatch):
+    """The index that this takes is not worth it for the last rows of a long table."""
+    asked = []
+    real = TableEncoder.encode_with_report
+
+    def spy(self, table, *, by_value=False, **options):
+        asked.append((len(table), by_value))
+        return real(self, table, by_value=by_value, **options)
+
+    monkeypatch.setattr(TableEncoder, "encode_with_report", spy)
+    new = NEW.head(40)
+    new.write_csv(tmp_path / "table.csv")
+    new.head(5).write_csv(tmp_path / "short.csv")
+    chunked = Predictor(predictor.bundle, chunk_rows=16)
+    for source in (new, new.lazy(), tmp_path / "table.csv", tmp_path / "short.csv"):
+        chunked.predict(source)
+    assert asked == [(16, False), (16, False), (8, False)] * 3 + [(5, False)]
+    asked.clear()
+    few = [Predictor(predictor.bundle).predict(rows) for rows in (new.head(16), new.head(17))]
+    assert asked == [(16, True), (17, False)]
+    np.testing.assert_allclose(numbers(few[0]), numbers(few[1].head(16)), atol=1e-6)

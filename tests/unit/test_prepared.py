@@ -59,7 +59,9 @@ def test_a_store_is_split_already(store):
 def test_parts_that_training_needs(tmp_path):
     untested = numbered_store(tmp_path / "a", np.array([0] * 40 + [1] * 10))
     assert set(prepare_store(untested, Config()).parts) == {"train", "validation"}
-    with pytest.raises(SplitError, match="no rows for validation"):
+    with pytest.raises(
+        SplitError, match=r"no rows for validation.*encode the table anew with split.validation above 0"
+    ):
         prepare_store(numbered_store(tmp_path / "b", np.array([0] * 40 + [2] * 10)), Config())
     with pytest.raises(SplitError, match="no rows for training"):
         prepare_store(numbered_store(tmp_path / "c", np.array([1] * 40)), Config())

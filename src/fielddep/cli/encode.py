@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fielddep.cli.console import console, print_table, say
-from fielddep.cli.options import ConfigOption, SetOption, TargetOption, build_config
+from fielddep.cli.options import ConfigOption, SetOption, TargetOption, build_config, refuse_store
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -50,11 +50,13 @@ def encode(
     quiet: QuietOption = False,
 ) -> None:
     """Encode a TABLE of any size into a STORE, which fit, evaluate and predict take in place of a table."""
-    from fielddep.data.store.folder import check_store_folder
     from fielddep.data.store.store import Store
     from fielddep.data.streaming.encode import encode_store
+    from fielddep.data.streaming.store_folder import check_store_folder
 
     chosen = build_config(config, set_, {"data.target": target, "data.task": task})
+    for table in tables:
+        refuse_store(table, "encode")
     if check_store_folder(out, force=force, resume=resume) == "finished" and resume:
         say(f"the store in {out} is finished; nothing is left to resume")
         print_store(Store.open(out), None)
@@ -138,7 +140,7 @@ class _Shower:
 
 def _say_interrupted(out: Path, words: list[str]) -> None:
     """What survives an interrupt, and how to go on."""
-    from fielddep.data.store.folder import store_state
+    from fielddep.data.streaming.store_folder import store_state
 
     if store_state(out) != "unfinished":
         say("interrupted before the reading began; nothing was written")

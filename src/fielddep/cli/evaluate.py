@@ -20,23 +20,31 @@ from fielddep.cli.options import (
 )
 
 PartOption = Annotated[
-    str, typer.Option("--part", help="Rows of a store: train, validation, test or all.", metavar="PART")
+    str | None,
+    typer.Option(
+        "--part",
+        help="Rows of a store: train, validation, test or all. Default: test, or validation if there are no test rows.",
+        metavar="PART",
+    ),
 ]
 
 
 def evaluate(
     run: RunArgument,
     table: SourceArgument,
-    part: PartOption = "all",
+    part: PartOption = None,
     as_json: JsonOption = False,
     set_: ReadOption = None,
     device: DeviceOption = "cpu",
 ) -> None:
-    """Measure the model of RUN on all rows of TABLE, or on one part of a store."""
+    """Measure the model of RUN on all rows of TABLE, or on the test rows or another part of a store."""
+    from fielddep.predictor import evaluated_part
+
     predictor = open_predictor(run, device)
-    metrics = predictor.evaluate(find_store(table) or table, config=reading_of(predictor.bundle, set_), part=part)
+    source = find_store(table) or table
+    chosen = part or evaluated_part(source)
+    metrics = predictor.evaluate(source, config=reading_of(predictor.bundle, set_), part=chosen)
     if as_json:
         typer.echo(json.dumps(metrics, indent=2))
     else:
-        rows = "" if part == "all" else f", {part} rows"
-        print_metrics({str(run): metrics}, title=f"{table}{rows}, target {predictor.target.name}")
+        print_metrics({str(run): metrics}, title=f"{table}, {chosen} rows, target {predictor.target.name}")

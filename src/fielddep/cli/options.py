@@ -89,8 +89,8 @@ def find_store(source: str) -> Store | None:
     Raises:
         StoreError: for a store that is damaged or unfinished.
     """
-    from fielddep.data.store.folder import store_state
     from fielddep.data.store.store import Store, is_store
+    from fielddep.data.streaming.store_folder import store_state
 
     stored = is_store(source) or store_state(Path(source)) == "unfinished"
     return Store.open(source) if stored else None

@@ -115,13 +115,23 @@ def no_rows(path: Path) -> TableError:
 
 def open_bytes(path: Path) -> BinaryIO:
     """Open a file for reading; gzip and zstd, told by the first bytes, are unpacked on the way."""
+    codec = _codec(path)
+    if codec is None:
+        return path.open("rb")
+    packed = pa.CompressedInputStream(pa.OSFile(str(path)), codec)
+    return cast(BinaryIO, io.BufferedReader(packed, _SAMPLE_BYTES))
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file is packed with gzip or zstd."""
+    with reading_errors(path):
+        return _codec(path) is not None
+
+
+def _codec(path: Path) -> str | None:
     with path.open("rb") as file:
         start = file.read(4)
-    for magic, codec in _MAGIC.items():
-        if start.startswith(magic):
-            packed = pa.CompressedInputStream(pa.OSFile(str(path)), codec)
-            return cast(BinaryIO, io.BufferedReader(packed, _SAMPLE_BYTES))
-    return path.open("rb")
+    return next((codec for magic, codec in _MAGIC.items() if start.startswith(magic)), None)
 
 
 def read_start(path: Path) -> bytes:

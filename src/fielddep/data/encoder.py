@@ -142,6 +142,7 @@ class TableEncoder:
         with_target: bool = False,
         first_row: int = 0,
         handle_unknown: Literal["rare", "error"] | None = None,
+        by_value: bool = False,
     ) -> tuple[EncodedTable, UnknownReport]:
         """Encode rows and count unknown and missing values.
 
@@ -152,6 +153,7 @@ class TableEncoder:
             with_target: also encode target and, where the schema has one, the weight.
             first_row: number of the first row in the longer table, for error messages.
             handle_unknown: instead of the encoder's own; validation rows are encoded with "rare".
+            by_value: look up value by value, for many calls of a few rows each; see `FieldCoder.encode`.
 
         Raises:
             SchemaError: names all fields that are no columns of the table.
@@ -162,7 +164,8 @@ class TableEncoder:
         ids_RF = np.empty((len(table), len(self.coders) + len(self.crosses)), dtype=np.int32)
         columns = []
         for f, coder in enumerate(self.coders):
-            column = coder.encode(table[coder.field.name], first_row=first_row, refuse_unknown=refuse)
+            cells = table[coder.field.name]
+            column = coder.encode(cells, first_row=first_row, refuse_unknown=refuse, by_value=by_value)
             ids_RF[:, f] = column.ids
             columns.append(column)
         for position, cross in enumerate(self.crosses, start=len(self.coders)):

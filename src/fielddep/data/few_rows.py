@@ -7,6 +7,7 @@ vectorised form.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -14,7 +15,7 @@ import numpy as np
 import polars as pl
 
 FEW_ROWS = 16
-"""Up to so many rows are encoded value by value."""
+"""Up to so many rows are worth to be encoded value by value."""
 
 _INTEGRAL = re.compile(r"(-?\d+)\.0+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
@@ -117,4 +118,7 @@ def _number(value: object, missing: frozenset[str]) -> float:
         known = _text(value)
         text = known if not isinstance(value, bool) else str(int(value))
     # Listed texts such as "-999" mean missing for typed numbers too.
-    return np.nan if known in missing else float(text)
+    number = np.nan if known in missing else float(text)
+    if math.isinf(number):  # hundreds of digits
+        raise NotSimpleError
+    return number

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from fielddep.config import DataConfig, for_field
-from fielddep.data.few_rows import FEW_ROWS, NotSimpleError, canonical_values, missing_texts, number_values
+from fielddep.data.few_rows import NotSimpleError, canonical_values, missing_texts, number_values
 from fielddep.data.numeric import QuantileBins, ScaledNumbers, default_n_bins, log2_texts
 from fielddep.data.schema import Field
 from fielddep.data.values import NUMBER_MISSING, as_number, canonical
@@ -93,13 +93,22 @@ class FieldCoder:
         """Counted rows of each local id."""
         return self.coding.counts
 
-    def encode(self, column: pl.Series, *, first_row: int = 0, refuse_unknown: bool = False) -> EncodedField:
+    def encode(
+        self, column: pl.Series, *, first_row: int = 0, refuse_unknown: bool = False, by_value: bool = False
+    ) -> EncodedField:
         """Local ids of a column.
+
+        Args:
+            column: values of rows.
+            first_row: number of the first row in a longer table, for error messages.
+            refuse_unknown: whether a value never seen in training is an error.
+            by_value: look up value by value, the same ids and faster for a few rows of many calls. The first call
+                prepares an index over the whole vocabulary.
 
         Raises:
             UnknownValueError: for a value never seen in training, if `refuse_unknown`.
         """
-        if len(column) <= FEW_ROWS:
+        if by_value:
             few = self._encode_few(column)
             if few is not None and not (few.n_unknown and refuse_unknown):
                 return few

@@ -147,12 +147,26 @@ def _table_errors(what: str) -> Iterator[None]:
 
 
 def table_paths(source: Source) -> list[Path] | None:
-    """The files that a path, a list of paths, a glob or a folder stands for; None for a table in memory."""
+    """The files that a path, a list of paths, a glob or a folder stands for; None for a table in memory.
+
+    Raises:
+        TableError: there is no such file, or one is given twice.
+    """
     if isinstance(source, (str, os.PathLike)):
-        return _expand(source)
+        return _refuse_twice(_expand(source))
     if isinstance(source, (list, tuple)) and source and all(isinstance(p, (str, os.PathLike)) for p in source):
-        return [path for item in source for path in _expand(item)]
+        return _refuse_twice([path for item in source for path in _expand(item)])
     return None
+
+
+def _refuse_twice(paths: list[Path]) -> list[Path]:
+    """The paths, unless two of them lead to one file, whose rows would be counted twice."""
+    seen: dict[Path, Path] = {}
+    for path in paths if len(paths) > 1 else ():
+        first = seen.setdefault(path.resolve(), path)
+        if first is not path:
+            raise TableError(f"the file {path} is given twice (as {first} before); give every file once")
+    return paths
 
 
 def _expand(source: str | os.PathLike[str]) -> list[Path]:

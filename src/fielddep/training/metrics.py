@@ -1,8 +1,8 @@
 """Metrics over a whole set, gathered batch by batch.
 
-Logloss and squared error are running sums. AUC and calibration need the scores of a binary target: 5 bytes a row are
-kept (score and label; 9 with a weight), and the result takes 8 more while they are sorted (`ranking`). The AUC is
-exact. Nothing here is ever averaged over batches.
+Logloss and squared error are running sums. AUC and calibration need the scores of a binary target, so memory grows by
+13 bytes a row that is evaluated: 5 are kept (score and label; 9 with a weight), and the result takes 8 more while they
+are sorted (`ranking`). The AUC is exact. Nothing here is ever averaged over batches.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fielddep.data.store.loader import Rows
 from fielddep.data.target import Target
 from fielddep.nn.link import predictions
 from fielddep.training.objective import row_losses
-from fielddep.training.ranking import Column, Ranking, area_under_curve, binned_gap
+from fielddep.training.ranking import Column, Ranking, area_under_curve, binned_gap, check_n_rows
 
 N_CALIBRATION_BINS = 20
 
@@ -25,16 +25,25 @@ class Metrics:
     Binary: logloss, auc, calibration_error. Multi-class: logloss, accuracy. Regression: mse, mae, in the
     target's own unit. `loss` is what early stopping looks at: logloss or mse. A set that holds one class has no
     AUC; it is left out rather than invented.
+
+    Args:
+        target: what is predicted.
+        ranked: whether to keep the scores of a binary target for AUC and calibration.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, ranked: bool = True) -> None:
         self.target = target
+        self.ranked = ranked
         self._sums: dict[str, float] = {}
         self._weight = 0.0
         self._scores, self._labels, self._weights = Column(np.float32), Column(np.bool_), Column(np.float32)
 
     def update(self, logits_BC: torch.Tensor, target_B: torch.Tensor, weight_B: torch.Tensor | None = None) -> None:
-        """Add a batch."""
+        """Add a batch.
+
+        Raises:
+            TrainingError: for more rows than can be ranked.
+        """
         logits_BC, target_B = logits_BC.detach(), target_B.detach()
         weights = torch.ones(len(target_B), device=target_B.device) if weight_B is None else weight_B
         self._weight += float(weights.sum(dtype=torch.float64))
@@ -46,7 +55,11 @@ class Metrics:
         self._add("logloss", losses_B, weights)
         if self.target.task == "multiclass":
             self._add("accuracy", (logits_BC.argmax(dim=1) == target_B).float(), weights)
-            return
+        elif self.ranked:
+            self._keep(logits_BC, target_B, weight_B)
+
+    def _keep(self, logits_BC: torch.Tensor, target_B: torch.Tensor, weight_B: torch.Tensor | None) -> None:
+        check_n_rows(len(self._scores) + len(target_B))
         self._scores.append(logits_BC[:, 0].float().cpu().numpy())
         self._labels.append((target_B > 0.5).cpu().numpy())
         if weight_B is not None:
@@ -72,9 +85,7 @@ class Metrics:
 
     def _positive(self, scores: np.ndarray) -> np.ndarray:
         """Probability of the positive class."""
-        logits = torch.from_numpy(scores).double().unsqueeze(1)
-        probabilities: np.ndarray = predictions(logits, self.target)[:, 1].numpy()
-        return probabilities
+        return _positive(scores, self.target)
 
     def _add(self, name: str, values_B: torch.Tensor, weights_B: torch.Tensor) -> None:
         total = float((values_B.double() * weights_B.double()).sum())
@@ -103,9 +114,27 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray, weights: np
 
 
 def base_rate_metrics(target: Target, base_C: torch.Tensor, rows: Rows) -> dict[str, float]:
-    """Metrics of predicting the same output for every row: what a model must beat."""
-    metrics = Metrics(target)
+    """Metrics of predicting the same output for every row: what a model must beat. Takes no memory for the rows."""
+    metrics = Metrics(target, ranked=False)
+    negative = positive = 0.0
     for block in rows.blocks():
         assert block.target_R is not None
         metrics.update(base_C.expand(len(block), -1), block.target_R, block.weight_R)
-    return metrics.result()
+        weights_R = torch.ones(len(block)) if block.weight_R is None else block.weight_R
+        is_positive_R = block.target_R > 0.5
+        positive += float(weights_R[is_positive_R].sum(dtype=torch.float64))
+        negative += float(weights_R[~is_positive_R].sum(dtype=torch.float64))
+    found = metrics.result()
+    if target.task != "binary" or not found:
+        return found
+    # All rows are tied: every pair counts half, and there is one bin.
+    area = {"auc": 0.5} if positive and negative else {}
+    probability = float(_positive(base_C.float().cpu().numpy(), target)[0])
+    return {**found, **area, "calibration_error": abs(probability - positive / (positive + negative))}
+
+
+def _positive(scores: np.ndarray, target: Target) -> np.ndarray:
+    """Probability of the positive class."""
+    logits = torch.from_numpy(scores).double().unsqueeze(1)
+    probabilities: np.ndarray = predictions(logits, target)[:, 1].numpy()
+    return probabilities

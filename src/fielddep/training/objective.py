@@ -39,10 +39,11 @@ def base_output(target: Target, rows: Rows) -> torch.Tensor:
         assert block.target_R is not None
         weight_R = torch.ones(len(block)) if block.weight_R is None else block.weight_R
         if target.task == "multiclass":
-            total_C += torch.zeros(n_outputs).index_add_(0, block.target_R, weight_R)
+            # One by one, so that float32 would stop counting a class at 2**24 rows.
+            total_C.index_add_(0, block.target_R, weight_R.double())
         else:
-            total_C += (block.target_R * weight_R).sum()
-        weight += weight_R.sum()
+            total_C += (block.target_R * weight_R).sum(dtype=torch.float64)
+        weight += weight_R.sum(dtype=torch.float64)
     mean_C = total_C.float() / weight.float()
     if target.task == "multiclass":
         return mean_C.clamp(1e-6).log()

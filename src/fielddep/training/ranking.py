@@ -62,6 +62,16 @@ class Column:
         return self._room[: self._n_rows]
 
 
+def check_n_rows(n_rows: int) -> None:
+    """Refuse more rows than can be ranked.
+
+    Raises:
+        TrainingError: says how many.
+    """
+    if n_rows >= MAX_ROWS:
+        raise TrainingError(f"metrics can be taken of fewer than {MAX_ROWS:,} rows; given {n_rows:,}; use a part")
+
+
 class Ranking:
     """Rows by rising score.
 
@@ -73,8 +83,7 @@ class Ranking:
 
     def __init__(self, scores: Floats, labels: Labels, weights: Floats | None = None) -> None:
         n_rows = len(scores)
-        if n_rows >= MAX_ROWS:
-            raise TrainingError(f"metrics can be taken of fewer than {MAX_ROWS:,} rows; given {n_rows:,}; use a part")
+        check_n_rows(n_rows)
         self.weights = weights
         self._keys = np.empty(n_rows, dtype=np.uint64)
         for first in range(0, n_rows, PORTION_ROWS):

@@ -110,7 +110,9 @@ class Trainer:
         self.eval_interval = max(1, round(train.n_batches / config.eval_every))
         self.n_steps = train.n_batches * config.max_epochs
         self._best = BestWeights(checkpoints)
-        self._losses: list[torch.Tensor] = []
+        # A sum in place: thousands of small tensors, kept while large ones come and go, would fragment the memory.
+        self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._n_losses = 0
 
     def fit(self, *, resume: bool = False) -> History:
         """Train to the end; with `resume`, from the last checkpoint if there is one."""
@@ -165,7 +167,8 @@ class Trainer:
         if self.device.type == "cpu" or self.state.step % NAN_CHECK_STEPS == 0:
             self._guard(batch, total)
         self.optimizer.step(batch.ids_BF)
-        self._losses.append(loss.detach())
+        self._loss_sum += loss.detach()
+        self._n_losses += 1
         self._tell(lambda c: c.on_step(self.state.step, len(batch), float(loss.detach())))
 
     @torch.no_grad()
@@ -191,13 +194,14 @@ class Trainer:
             step=self.state.step,
             epoch=self.state.step / self.train.n_batches,
             lr=self.state.lr,
-            train_loss=float(torch.stack(self._losses).mean()) * self._loss_unit,
+            train_loss=float(self._loss_sum) / self._n_losses * self._loss_unit,
             validation=values,
             best=improved,
             seconds=round(time.perf_counter() - self._clock, 3),
             rows_per_s=round(self.state.step / self.train.n_batches * self.train.n_rows / self.state.train_seconds, 1),
         )
-        self._losses.clear()
+        self._loss_sum.zero_()
+        self._n_losses = 0
         self.history.add(evaluation)
         self.state.seconds = evaluation.seconds
         if self.state.n_bad_at_lr >= self.config.plateau_patience:

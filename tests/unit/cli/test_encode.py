@@ -67,3 +67,19 @@ def test_errors_exit_with_2(table: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert "800 rows" in shown.out
     assert main([*words, "--target", "good", "--force", "--quiet"]) == 0
     assert main(["encode", str(tmp_path / "none.csv"), "--target", "good", "--out", str(tmp_path / "x")]) == 2
+
+
+def test_a_store_is_no_table(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--target", "good", "--quiet"]
+    assert main(["encode", str(table), *words, "--out", str(tmp_path / "store")]) == 0
+    assert main(["encode", str(table), str(tmp_path / "store"), *words, "--out", str(tmp_path / "other")]) == 2
+    assert f"{tmp_path / 'store'} is a store of encoded rows; give the table that it was made from" in (
+        capsys.readouterr().err.replace("\n", " ")
+    )
+    assert not (tmp_path / "other").exists()
+
+
+def test_no_validation_rows_are_warned_of(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--target", "good", "--quiet", "--set", "split.validation=0"]
+    assert main(["encode", str(table), *words, "--out", str(tmp_path / "store")]) == 0
+    assert "warning: no rows for validation" in capsys.readouterr().err

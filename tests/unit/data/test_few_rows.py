@@ -83,6 +83,16 @@ def test_typed_numbers_as_in_whole_columns(values):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("text", ["9" * 400, "-" + "9" * 400, "9" * 300 + "e99"])
+def test_numbers_too_large_are_left_to_the_columns(text):
+    """Which refuse them as infinite."""
+    with pytest.raises(NotSimpleError):
+        number_values([text], missing_texts(MISSING))
+    with pytest.raises(SchemaError, match="must hold finite numbers"):
+        as_number(pl.Series("a", [text]))
+    assert math.isnan(number_values([text], missing_texts([text]))[0])
+
+
 @pytest.mark.parametrize("text", ["5", "0.25", " 1e3 ", "-999"])
 def test_ordinary_numbers_are_simple(text):
     number_values([text], missing_texts(MISSING))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from fielddep.config import DataConfig
-from fielddep.data.readers import collect, read_table, stream_batches
+from fielddep.data.readers import collect, read_table, stream_batches, table_paths
 from fielddep.errors import ConfigError, TableError
 
 TABLE = pl.DataFrame({"a": [1, 2, 3], "b": ["x", "y", None]})
@@ -347,3 +347,17 @@ def test_file_that_vanished(tmp_path):
     (tmp_path / "t.csv").unlink()
     with pytest.raises(TableError, match="cannot be read"):
         collect(table)
+
+
+@pytest.mark.parametrize("again", ["part-1.csv", "./part-1.csv", "link.csv", "part-*.csv", "."])
+def test_a_file_given_twice_is_refused(tmp_path, monkeypatch, again):
+    """Its rows would be counted twice, and stand in two parts of a split."""
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path / "data")
+    for name in ("part-0.csv", "part-1.csv"):
+        Path(name).write_text("a,b\n1,2\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "data" / "part-1.csv")
+    source = str(tmp_path / "link.csv") if again == "link.csv" else again
+    with pytest.raises(TableError, match=r"the file .*(part-\d|link)\.csv is given twice \(as .*part-\d\.csv before\)"):
+        table_paths([str(tmp_path / "data"), source])
+    assert table_paths(["part-1.csv", "part-0.csv"]) == [Path("part-1.csv"), Path("part-0.csv")]

@@ -8,6 +8,7 @@ import torch
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_squared_error, roc_auc_score
 
 from fielddep.data.target import Target
+from fielddep.errors import TrainingError
 from fielddep.training.metrics import Metrics, auc, calibration_error
 
 BINARY = Target(name="y", task="binary", classes=(0, 1))
@@ -91,3 +92,12 @@ def test_calibrated_scores_have_a_small_error():
 
 def test_auc_ties_count_half():
     assert auc(np.zeros(10), np.arange(10) < 5) == 0.5
+
+
+def test_too_many_rows_are_refused_when_they_come(monkeypatch):
+    """And not after hours, when the result is asked for."""
+    monkeypatch.setattr("fielddep.training.ranking.MAX_ROWS", 20)
+    metrics = Metrics(BINARY)
+    metrics.update(torch.zeros(10, 1), torch.zeros(10))
+    with pytest.raises(TrainingError, match="metrics can be taken of fewer than 20 rows; given 20"):
+        metrics.update(torch.zeros(10, 1), torch.zeros(10))

@@ -11,7 +11,7 @@ from fielddep.data.batch import FieldLayout
 from fielddep.data.encoded import EncodedTable
 from fielddep.data.store.loader import StorePart
 from fielddep.data.target import Target
-from fielddep.training.metrics import base_rate_metrics
+from fielddep.training.metrics import Metrics, base_rate_metrics
 from fielddep.training.objective import base_output, mean_loss
 from tests.conftest import quick_config, small_frame
 from tests.stores import write_store
@@ -54,3 +54,31 @@ def test_a_store_gives_what_the_table_gives(tmp_path, target):
 
 def test_a_batch_without_weight_has_no_loss():
     assert float(mean_loss(torch.ones(2, 1), torch.ones(2), torch.zeros(2), "binary")) == 0.0
+
+
+def test_classes_of_very_many_rows_are_counted():
+    """Beyond 2**24 a float32 does not change by adding one."""
+    target = Target(name="y", task="multiclass", classes=("a", "b"))
+    rows = table([0, 0, 0, 0, 1], [2.0**24, 1, 1, 1, 2.0**24 + 4], dtype=torch.int64)
+    assert base_output(target, rows).tolist() == pytest.approx([math.log((2**24 + 3) / (2**25 + 7))] * 2, abs=5e-8)
+    n_rows = torch.zeros(2, dtype=torch.float64)
+    n_rows += torch.tensor([2.0**24 + 3, 2.0**24 + 4])
+    expected = (n_rows / n_rows.sum()).float().log()
+    assert torch.equal(base_output(target, rows), expected)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
+def test_the_base_rate_is_measured_like_any_prediction(weighted, rate, monkeypatch):
+    """But without keeping the scores, which are all the same."""
+    rng = torch.Generator().manual_seed(0)
+    labels = (torch.rand(1000, generator=rng) < rate).float().tolist()
+    rows = table(labels, torch.rand(1000, generator=rng).tolist() if weighted else None)
+    target, base_C = Target(name="y", task="binary", classes=(0, 1)), torch.tensor([-1.25])
+    metrics = Metrics(target)
+    metrics.update(base_C.expand(1000, 1), rows.target_R, rows.weight_R)
+    expected = metrics.result()
+    monkeypatch.setattr(Metrics, "_keep", None)
+    found = base_rate_metrics(target, base_C, rows)
+    assert found == pytest.approx(expected, abs=1e-12)
+    assert set(found) == {"logloss", "loss", "calibration_error"} | ({"auc"} if rate == 0.3 else set())

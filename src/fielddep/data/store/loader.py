@@ -69,11 +69,13 @@ class StorePart:
         return rows if len(chosen) == len(rows) else rows.take(torch.from_numpy(chosen))
 
     def counts(self, piece_rows: int) -> Numbers:
-        """Rows of the part in each piece of so many rows of the source. Reads one byte a row."""
+        """Rows of the part in each piece of so many rows of the source; reads one byte a row, or nothing for blocks."""
         starts = np.arange(0, self.store.n_rows, piece_rows)
         if self.part is None:
             return np.minimum(self.store.n_rows - starts, piece_rows)
         mark = PART_NAMES.index(self.part)
+        if piece_rows == self.store.block_rows:
+            return self.store.block_parts[:, mark]
         found = [np.empty(0, dtype=np.int64)]
         step = piece_rows * max(1, COUNTED_ROWS // piece_rows)
         for first in range(0, self.store.n_rows, step):
@@ -130,7 +132,12 @@ class StoreLoader:
         self.n_windows = max(1, -(-len(self.pieces) // max(1, window_rows // piece_rows)))
 
     def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Batch]:
-        """Batches of one epoch, from number `start` on; nothing before its window is read."""
+        """Batches of one epoch, from number `start` on; nothing before its window is read.
+
+        Raises:
+            StoreError: the rows cannot be read, or the store was replaced since it was opened.
+        """
+        self.rows.store.check_in_place()
         yield from prefetch(self._cut(epoch, start), depth=N_READY)
 
     def windows(self, epoch: int) -> list[Numbers]:

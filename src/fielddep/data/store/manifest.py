@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from fielddep.files import sha256
 
 KIND, FORMAT = "fielddep store", 1
 MANIFEST = "manifest.json"
+
+Stamp = tuple[int, int, int]
 
 
 def is_store(path: object) -> bool:
@@ -32,15 +35,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """What the manifest of a store says.
 
     Raises:
-        StoreError: there is none, or it was altered, or its format is newer.
+        StoreError: there is none, or it cannot be read or was altered, or its format is newer.
     """
     path = folder / MANIFEST
-    if not folder.is_dir():
-        raise StoreError(f"no store at {folder}: expected a folder with {MANIFEST}, as `fielddep encode` writes it")
-    if not path.is_file():
-        raise StoreError(f"{folder} is no whole store: it lacks {MANIFEST}; finish it with encode ... --resume")
+    with _reading(path):
+        if not folder.is_dir():
+            raise StoreError(f"no store at {folder}: expected a folder with {MANIFEST}, as `fielddep encode` writes it")
+        if not path.is_file():
+            raise StoreError(f"{folder} is no whole store: it lacks {MANIFEST}; finish it with encode ... --resume")
+        content = path.read_bytes()
     try:
-        manifest = json.loads(path.read_text("utf-8"))
+        manifest = json.loads(content)
         kind, version = manifest["kind"], manifest["format"]
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path} is no manifest of a store, or altered ({error}); encode the table anew") from None
@@ -55,14 +60,47 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def check_file(path: Path, expected: Mapping[str, Any], *, whole: bool) -> None:
-    """Refuse a file that is not what the manifest says: its size and, if `whole`, its checksum."""
-    if not path.is_file():
-        raise StoreError(f"{path} is missing; copy the whole store, or encode the table anew")
-    size = path.stat().st_size
-    if size < expected["bytes"]:
-        raise StoreError(f"{path} is cut off: {size:,} of {expected['bytes']:,} bytes; copy it again")
-    if size != expected["bytes"] or (whole and sha256(path) != expected["sha256"]):
-        raise StoreError(f"{path} was altered since it was written (its checksum differs); copy it again")
+    """Refuse a file that is not what the manifest says: its size and, if `whole`, its checksum.
+
+    Raises:
+        StoreError: names the file.
+    """
+    with _reading(path):
+        if not path.is_file():
+            raise StoreError(f"{path} is missing; copy the whole store, or encode the table anew")
+        size = path.stat().st_size
+        if size < expected["bytes"]:
+            raise StoreError(f"{path} is cut off: {size:,} of {expected['bytes']:,} bytes; copy it again")
+        if size != expected["bytes"] or (whole and sha256(path) != expected["sha256"]):
+            raise StoreError(f"{path} was altered since it was written (its checksum differs); copy it again")
+
+
+def manifest_stamp(folder: Path) -> Stamp | None:
+    """What changes when another manifest is put in place: its inode, size and time; None where there is none."""
+    try:
+        facts = (folder / MANIFEST).stat()
+    except OSError:
+        return None
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def is_manifest(folder: Path, checksum: str) -> bool:
+    """Whether the manifest of a folder is the one with this checksum."""
+    try:
+        return bool(json.loads((folder / MANIFEST).read_bytes())["sha256"] == checksum)
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn an OSError into a StoreError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be read: {error.strerror or error}; is it yours to read, and the disk in order?"
+        ) from error
 
 
 def file_facts(path: Path) -> dict[str, Any]:

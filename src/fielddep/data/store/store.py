@@ -34,10 +34,13 @@ from fielddep.data.store.manifest import (
     FORMAT,
     KIND,
     MANIFEST,
+    Stamp,
     check_file,
     content_checksum,
     file_facts,
+    is_manifest,
     is_store,
+    manifest_stamp,
     read_manifest,
 )
 from fielddep.data.store.shards import IDS, NUMBERS, PARTS, TARGET, WEIGHT, ArraySpec, ShardWriter, read_rows
@@ -80,6 +83,8 @@ class Store:
         shard_rows: rows of a shard.
         arrays: what each row consists of.
         sources: name, size and time of change of the files it was made from.
+        sha256: checksum of its manifest, which tells it from a store that is put in its place.
+        stamp: what tells at a glance that the manifest is still the same file.
     """
 
     folder: Path
@@ -92,6 +97,8 @@ class Store:
     shard_rows: int
     arrays: dict[str, ArraySpec]
     sources: tuple[dict[str, Any], ...] = ()
+    sha256: str = ""
+    stamp: Stamp | None = None
 
     @classmethod
     def open(cls, folder: str | Path, *, check: bool = False) -> Store:
@@ -105,16 +112,17 @@ class Store:
             StoreError: for a missing, cut-off, altered or newer-format file, naming it.
         """
         folder = Path(folder)
+        stamp = manifest_stamp(folder)
         manifest = read_manifest(folder)
         for name, expected in manifest["files"].items():
             check_file(folder / name, expected, whole=check or name in (SCHEMA, VOCABULARY))
         try:
-            return cls._build(folder, manifest)
+            return cls._build(folder, manifest, stamp)
         except (FieldDepError, LookupError, TypeError, ValueError, OSError, pl.exceptions.PolarsError) as error:
             raise StoreError(f"store {folder} is whole but cannot be used: {error}; encode the table anew") from error
 
     @classmethod
-    def _build(cls, folder: Path, manifest: Mapping[str, Any]) -> Store:
+    def _build(cls, folder: Path, manifest: Mapping[str, Any], stamp: Stamp | None) -> Store:
         state = json.loads((folder / SCHEMA).read_text("utf-8"))
         block_parts = np.array(manifest["block_parts"], dtype=np.int64).reshape(-1, len(PART_NAMES))
         return cls(
@@ -128,7 +136,35 @@ class Store:
             shard_rows=manifest["shard_rows"],
             arrays={spec["name"]: ArraySpec(**spec) for spec in manifest["arrays"]},
             sources=tuple(manifest["sources"]),
+            sha256=manifest["sha256"],
+            stamp=stamp,
         )
+
+    def verify(self) -> None:
+        """Read all files and compare them with their checksums.
+
+        Raises:
+            StoreError: names the file that was altered or cut off; or the store was replaced.
+        """
+        self.check_in_place()
+        for name, expected in read_manifest(self.folder)["files"].items():
+            check_file(self.folder / name, expected, whole=True)
+        self.check_in_place()
+
+    def check_in_place(self) -> None:
+        """Refuse to go on when another store was put in the place of this one since it was opened.
+
+        A replacement takes the old manifest away before it touches a shard. So rows that were read before this passes
+        are rows of this store.
+
+        Raises:
+            StoreError: the manifest is another one, or gone.
+        """
+        if manifest_stamp(self.folder) != self.stamp and not is_manifest(self.folder, self.sha256):
+            raise StoreError(
+                f"the store {self.folder} was replaced or taken away since it was opened; open it anew, and train or "
+                "evaluate from the start"
+            )
 
     @cached_property
     def layout(self) -> FieldLayout:
@@ -136,20 +172,24 @@ class Store:
         return self.encoder.layout
 
     def read(self, start: int, stop: int) -> EncodedTable:
-        """Rows of the source's order, copied into memory."""
+        """Rows of the source's order, copied into memory.
+
+        Raises:
+            StoreError: a file cannot be read, or the store was replaced since it was opened.
+        """
         start, stop = self._span(start, stop)
-        found = {name: torch.from_numpy(self._rows(name, start, stop)) for name in self.arrays if name != PARTS}
+        found = self._arrays([name for name in self.arrays if name != PARTS], start, stop)
         return EncodedTable(
             layout=self.layout,
-            ids_RF=found[IDS],
-            numbers_RN=found.get(NUMBERS, torch.empty((stop - start, 0), dtype=torch.float32)),
-            target_R=found.get(TARGET),
-            weight_R=found.get(WEIGHT),
+            ids_RF=torch.from_numpy(found[IDS]),
+            numbers_RN=torch.from_numpy(found.get(NUMBERS, np.empty((stop - start, 0), dtype=np.float32))),
+            target_R=torch.from_numpy(found[TARGET]) if TARGET in found else None,
+            weight_R=torch.from_numpy(found[WEIGHT]) if WEIGHT in found else None,
         )
 
     def parts(self, start: int, stop: int) -> Marks:
         """Mark of every row: its place in `PART_NAMES`."""
-        return self._rows(PARTS, *self._span(start, stop))
+        return self._arrays([PARTS], *self._span(start, stop))[PARTS]
 
     def blocks(self, part: str | None = None) -> Iterator[EncodedTable]:
         """Block after block in the source's order, with the rows of one part, or all; empty blocks are skipped."""
@@ -168,8 +208,11 @@ class Store:
         start = min(max(start, 0), self.n_rows)
         return start, min(max(stop, start), self.n_rows)
 
-    def _rows(self, name: str, start: int, stop: int) -> npt.NDArray[Any]:
-        return read_rows(self.folder, self.arrays[name], start, stop, self.shard_rows)
+    def _arrays(self, names: Sequence[str], start: int, stop: int) -> dict[str, npt.NDArray[Any]]:
+        try:
+            return {n: read_rows(self.folder, self.arrays[n], start, stop, self.shard_rows) for n in names}
+        finally:
+            self.check_in_place()  # also when reading failed: that it was replaced is the better reason
 
 
 class StoreWriter:

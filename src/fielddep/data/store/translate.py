@@ -2,13 +2,17 @@
 
 A store keeps ids, so a value can be told only where its id still says which one it was. Values of a categorical field
 can, but for those that were rare when the store was made: they are unknown to the other encoder, whatever they were.
+A missing cell of a field that had none in the store's training rows was stored as rare too, so it counts as unknown.
 Standardised numbers can, up to rounding and to the clipping of extreme ones. Bins cannot, unless both encoders have
 the same; then the translation is refused, as a guess would give wrong metrics without a word.
+
+Where `handle_unknown` is "error", the other encoder knows its rare values too. A value that can be told and is one of
+them is known; what cannot be looked up is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,16 +22,17 @@ import torch
 
 from fielddep.data.encoded import EncodedTable
 from fielddep.data.encoder import TableEncoder, UnknownReport, check_columns
-from fielddep.data.fieldcoder import FieldCoder
+from fielddep.data.fieldcoder import FieldCoder, field_texts
 from fielddep.data.numeric import QuantileBins, ScaledNumbers
 from fielddep.data.store.loader import StorePart
 from fielddep.data.store.store import Store
 from fielddep.data.target import Target, class_texts
-from fielddep.data.vocabulary import MISSING_ID, RARE_ID, Vocabulary
+from fielddep.data.vocabulary import FIRST_ID, MISSING_ID, RARE_ID, Vocabulary
 from fielddep.errors import SchemaError, UnknownValueError
 
 Ids = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
+Flags = npt.NDArray[np.bool_]
 
 
 def stored_rows(
@@ -37,7 +42,8 @@ def stored_rows(
 
     Args:
         store: the rows.
-        encoder: what the ids must mean; where it is that of the store, nothing is translated.
+        encoder: what the ids must mean; where it is that of the store, nothing is translated and nothing refused: a row
+            with the rare id counts as unknown, be it a value that was rare in training or one never seen there.
         part: train, validation or test; None gives all rows.
         with_target: also give target and weights.
 
@@ -101,7 +107,8 @@ class Translation:
                 numbers.append(scaled)
         for position, cross in enumerate(self.new.crosses, start=len(self.fields)):
             new_RF[:, position] = cross.encode(new_RF)
-        report = _report(self.new, old_RF[:, [field.position for field in self.fields]], new_RF)
+        kept = [field.kept_rare for field in self.fields]
+        report = _report(self.new, old_RF[:, [field.position for field in self.fields]], new_RF, kept)
         self._refuse_unknown(report)
         translated = EncodedTable(
             layout=self.new.layout,
@@ -127,7 +134,8 @@ class Translation:
         if self.new.handle_unknown == "error" and unknown:
             raise UnknownValueError(
                 f"field {unknown[0]!r} must hold values seen in training; the store holds {report.unknown[unknown[0]]} "
-                "unknown or rare ones in one block; correct them, or train with data.handle_unknown = 'rare'"
+                "in one block that are unknown, or were rare when it was made; give the table that the store was made "
+                "from, or train with data.handle_unknown = 'rare'"
             )
 
 
@@ -142,6 +150,8 @@ class _FieldTranslation:
     ids: Ids | None
     """None keeps the old ids, or takes them from the number."""
     numbers: Floats | None
+    kept_rare: Flags | None
+    """Which old ids are values that the new field knows to be rare; None where it knows none."""
 
     @classmethod
     def fit(cls, old: TableEncoder, coder: FieldCoder) -> _FieldTranslation:
@@ -156,6 +166,7 @@ class _FieldTranslation:
             number_position=numerical.index(position) if position in numerical else None,
             ids=ids,
             numbers=numbers,
+            kept_rare=_kept_rare(source, coder),
         )
 
     def translate(self, old_RF: Ids, numbers_RN: Floats) -> tuple[Ids, Floats | None]:
@@ -168,6 +179,15 @@ class _FieldTranslation:
             return old_R, scaled
         found = self.coder.encode(self.old.decode(old_R, scaled))
         return found.ids, found.numbers
+
+
+def _kept_rare(old: FieldCoder, new: FieldCoder) -> Flags | None:
+    if not isinstance(old.coding, Vocabulary) or not isinstance(new.coding, Vocabulary) or new.coding.rare is None:
+        return None
+    values = old.coding.values.alias(new.field.name)
+    texts = values if old.field.numeric == "log2" else field_texts(new.field, values, new.missing_values)
+    kept = texts.is_in(new.coding.rare.implode()).fill_null(False).to_numpy()
+    return np.concatenate([np.zeros(FIRST_ID, dtype=np.bool_), kept])
 
 
 def _look_up(old: FieldCoder, new: FieldCoder) -> tuple[Ids | None, Floats | None]:
@@ -221,12 +241,24 @@ def _target_text(target: Target) -> str:
     return f"{target.name!r} ({target.task})"
 
 
-def _report(encoder: TableEncoder, old_RF: Ids, new_RF: Ids) -> UnknownReport:
-    """Unknown and missing values: `old_RF` has the ids that tell what is missing, `new_RF` those of the encoder."""
+def _report(
+    encoder: TableEncoder, old_RF: Ids, new_RF: Ids, kept_rare: Sequence[Flags | None] | None = None
+) -> UnknownReport:
+    """Unknown and missing values.
+
+    Args:
+        encoder: what the new ids mean.
+        old_RF: ids that tell what is missing.
+        new_RF: ids of the encoder.
+        kept_rare: which old ids are values known to be rare, per field.
+    """
     unknown, missing = {}, {}
     for f, coder in enumerate(encoder.coders):
         absent_R = old_RF[:, f] == MISSING_ID
         rare_R = (new_RF[:, f] == RARE_ID) & ~absent_R
+        kept = None if kept_rare is None else kept_rare[f]
+        if kept is not None:
+            rare_R &= ~kept[old_RF[:, f]]
         if isinstance(coder.coding, QuantileBins):  # a number is never unknown, so this is a missing cell
             absent_R, rare_R = absent_R | rare_R, np.zeros_like(rare_R)
         elif isinstance(coder.coding, ScaledNumbers):

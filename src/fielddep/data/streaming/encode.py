@@ -24,12 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fielddep.config import Config
-from fielddep.data.encoder import TableEncoder
+from fielddep.data.encoder import TableEncoder, cross_positions
 from fielddep.data.prefetch import prefetch
 from fielddep.data.readers import Source
-from fielddep.data.schema import check_column_names, target_name
+from fielddep.data.schema import candidate_names, check_column_names, target_name
 from fielddep.data.splits import no_training_rows, split_column
-from fielddep.data.store.folder import StoreFolder, check_store_folder
 from fielddep.data.store.shards import PARTS
 from fielddep.data.store.store import BLOCK_ROWS, PART_NAMES, SHARD_ROWS, Store, StoreWriter, array_specs
 from fielddep.data.streaming.code_tables import ColumnTables
@@ -38,11 +37,14 @@ from fielddep.data.streaming.learning import learn_encoder
 from fielddep.data.streaming.reading_pass import ENCODE, ReadingPass, n_threads
 from fielddep.data.streaming.row_stream import RowStream, open_rows
 from fielddep.data.streaming.split_marks import split_marker
-from fielddep.errors import SourceChangedError, UserError
+from fielddep.data.streaming.store_folder import StoreFolder, check_store_folder
+from fielddep.errors import ConfigError, SchemaError, SourceChangedError, SplitError, TableError, UserError
 
 log = logging.getLogger(__name__)
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_PACKED_FACTOR = 5
+"""How many bytes of text a byte of a packed file is taken for."""
 
 Stage = Literal["read", "split", "learn", "encode"]
 Marks = npt.NDArray[np.uint8]
@@ -79,7 +81,8 @@ def encode_store(
         config: settings, of which data and split are used.
         folder: the store; made if it is not there.
         force: replace a store that is there, once the new one is whole.
-        resume: go on with an unfinished store, or begin where none is; a finished one is left as it is.
+        resume: go on with an unfinished store, or begin where none is; a finished one is left as it is. A table in
+            memory cannot be told from another one, so only files are gone on with.
         progress: told how far the work is, after every portion.
 
     Raises:
@@ -95,6 +98,7 @@ def encode_store(
     _check_settings(stream, config)
     going_on = state == "unfinished" and resume
     if going_on:
+        _refuse_memory(stream, place.folder)
         place.check_request(config, stream.sources)
     encoding = _Encoding(stream=stream, config=config, place=place, report=progress or (lambda _: None))
     with encoding.errors_told():
@@ -106,11 +110,23 @@ def encode_store(
     return Store.open(folder)
 
 
+def _refuse_memory(stream: RowStream, folder: Path) -> None:
+    if not stream.sources:
+        raise UserError(
+            "only tables in files can be resumed, as nothing tells whether a table in memory is still that of the "
+            f"start; {folder} holds an unfinished store: give force to encode anew, or encode from a file"
+        )
+
+
 def _check_settings(stream: RowStream, config: Config) -> None:
     """Refuse what can be refused before anything is read."""
     names = stream.schema.names()
     target = target_name(names, config)
     check_column_names(names, config)
+    if not isinstance(config.data.crosses, str):
+        fields = tuple(candidate_names(names, config))
+        for pair in config.data.crosses:
+            cross_positions(pair, fields)
     if config.split.method in ("group", "time", "column"):
         split_column(names, config.split.column, "split.column")
     elif config.split.method == "stratified":
@@ -131,7 +147,15 @@ class _Encoding:
     n_bytes: int = 0
 
     def run(self) -> None:
-        """Read, split, learn, encode."""
+        """Read, split, learn, encode; leaves nothing behind that no resuming could mend."""
+        try:
+            self._run()
+        except (TableError, SchemaError, SplitError, ConfigError) as error:
+            if not isinstance(error, SourceChangedError) and not isinstance(error.__cause__, OSError):
+                self.place.discard()  # going on would only end in the same error
+            raise
+
+    def _run(self) -> None:
         reading = ReadingPass(self.stream, self.config, self.place, self._report_read)
         try:
             if self.place.progress().get("stage") != ENCODE:
@@ -154,6 +178,11 @@ class _Encoding:
         counts = parts.write(marker(start, stop) for start, stop in table.spans())
         if not counts[0]:
             raise no_training_rows(self.config.split.method, table.n_rows)
+        if not counts[1]:
+            log.warning(
+                "no rows for validation, which a training on this store needs; encode anew with split.validation "
+                "above 0 to train on it"
+            )
         return counts
 
     def _encode(self, table: InternedTable, parts: _PartsFile, encoder: TableEncoder) -> None:
@@ -182,7 +211,7 @@ class _Encoding:
 
     @contextlib.contextmanager
     def errors_told(self) -> Iterator[None]:
-        """Say what a full disk means for the store, and leave nothing behind that no resuming could mend."""
+        """Say what a full disk or another failure of the system means for the store; what was done is kept."""
         try:
             yield
         except (OSError, UserError) as error:
@@ -198,8 +227,6 @@ class _Encoding:
                     f"cannot write the store {self.place.folder}: {error.strerror or error}; choose another folder, or "
                     "mend it and go on with --resume"
                 ) from error
-            if not isinstance(error, SourceChangedError) and not isinstance(cause, OSError):
-                self.place.discard()  # going on would only end in the same error
             raise
 
     def _bytes_needed(self) -> float:
@@ -208,7 +235,8 @@ class _Encoding:
             return max(self.n_rows * self.row_bytes - self.n_bytes, 1 << 20)
         n_columns = len(self.stream.schema)
         if not self.n_rows or not self.share_read:
-            return max(1.5 * sum(source.size for source in self.stream.sources), 1 << 20)
+            factor = 1.5 * (_PACKED_FACTOR if self.stream.is_packed else 1)
+            return max(factor * sum(source.size for source in self.stream.sources) - self.n_bytes, 1 << 20)
         all_rows = self.n_rows / self.share_read
         return all_rows * (self.n_bytes / self.n_rows + 4 * n_columns + 5) - self.n_bytes
 

@@ -10,6 +10,7 @@ three ways:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
@@ -23,10 +24,14 @@ from fielddep.data.splits import time_numbers
 from fielddep.data.values import as_number, canonical, first_not_a_number
 from fielddep.errors import SplitError
 
+log = logging.getLogger(__name__)
+
 MAX_DISTINCT = 2_000_000
 """Different numbers of a measure that are kept one by one."""
 JUDGED_ROWS = 1 << 20
 """Rows after which a column with another value in every row is left out."""
+MANY_DISTINCT = 8_000_000
+"""Different values of a column of which, and of whose every doubling, the user is warned."""
 NULL_CODE = 0
 
 Cells: TypeAlias = npt.NDArray[Any]
@@ -125,6 +130,7 @@ class ColumnInterner:
         self._judged: bool = known.get("judged", False)
         self._judge_numbers_at: int = known.get("judge_numbers_at", MAX_DISTINCT)
         self._is_clock: bool = known.get("is_clock", False)
+        self._warn_at: int = known.get("warn_at", MANY_DISTINCT)
 
     def state(self) -> dict[str, Any]:
         """What must be known to go on, as plain values."""
@@ -134,6 +140,7 @@ class ColumnInterner:
             "judged": self._judged,
             "judge_numbers_at": self._judge_numbers_at,
             "is_clock": self._is_clock,
+            "warn_at": self._warn_at,
         }
 
     def take(self, column: pl.Series, first_row: int) -> Cells | None:
@@ -179,6 +186,20 @@ class ColumnInterner:
             self._judge_numbers_at *= 2
             if self._is_measure(n_rows):
                 self.mode = "numbers"
+        if self.mode == "codes" and self.dictionary.n_values >= self._warn_at:
+            self._warn_of_many(n_rows)
+
+    def _warn_of_many(self, n_rows: int) -> None:
+        n_values = self.dictionary.n_values
+        while self._warn_at <= n_values:
+            self._warn_at *= 2
+        log.warning(
+            "column %r has %s different values in the first %s rows, and memory grows with every new one; if it is not "
+            "needed, data.exclude drops it",
+            self.name,
+            f"{n_values:,}",
+            f"{n_rows:,}",
+        )
 
     def _why_useless(self) -> str | None:
         values = self.values().slice(1)

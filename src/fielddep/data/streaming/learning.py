@@ -121,15 +121,24 @@ def _learn_target(table: InternedTable, config: Config, counts: RowCounts, marks
 
 
 def _refuse_missing_numbers(table: InternedTable, name: str) -> None:
+    n_missing, first_row = 0, 0
     for start, stop in table.spans():
-        numbers = table.numbers(name, start, stop)
-        if numbers.null_count():
-            raise missing_target(name, numbers.null_count(), start + int(numbers.is_null().arg_true()[0]))
+        missing = table.numbers(name, start, stop).is_null()
+        if missing.any() and not n_missing:
+            first_row = start + int(missing.arg_true()[0])
+        n_missing += int(missing.sum())
+    if n_missing:
+        raise missing_target(name, n_missing, first_row)
 
 
 def _refuse_missing_codes(table: InternedTable, name: str, counts: Counts) -> None:
-    column = table.columns[name]
-    missing = canonical(column.values, column.missing_values).is_null().to_numpy() & (counts > 0)
+    """Refuse missing targets; what "NA" and the like mean depends on whether the others are numbers, as in memory."""
+    column, seen = table.columns[name], counts > 0
+    values = column.values.filter(pl.Series(seen))
+    numbers = try_numbers(values, column.missing_values)
+    known = canonical(values, column.missing_values) if numbers is None else numbers
+    missing = np.zeros(len(counts), dtype=np.bool_)
+    missing[seen] = known.is_null().to_numpy()
     if missing.any():
         raise missing_target(name, int(counts[missing].sum()), table.first_row(name, missing))
 

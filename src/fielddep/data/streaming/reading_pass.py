@@ -17,10 +17,10 @@ import polars as pl
 from fielddep.config import Config
 from fielddep.data.prefetch import prefetch
 from fielddep.data.schema import candidate_names, is_judged
-from fielddep.data.store.folder import StoreFolder
 from fielddep.data.streaming.interning import ColumnInterner, MayNumber
 from fielddep.data.streaming.row_stream import Position, RowStream
 from fielddep.data.streaming.spool import Spool
+from fielddep.data.streaming.store_folder import StoreFolder
 from fielddep.data.values import canonical
 from fielddep.errors import UserError
 
@@ -154,7 +154,9 @@ def _read_segments(place: StoreFolder, n_segments: int) -> dict[int, pl.Series]:
     try:
         frames = [pl.read_ipc(_segment(place, number)) for number in range(n_segments)]
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise UserError(f"the values kept in {place.work} cannot be read ({error}); encode anew with --force") from None
+        raise UserError(
+            f"the values kept in {place.work} cannot be read ({error}); try again, or encode anew with --force"
+        ) from error
     if not frames:
         return {}
     parts = pl.concat(frames).partition_by("column", as_dict=True, maintain_order=True)

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from fielddep.config import DataConfig
-from fielddep.data.delimited import DelimitedFile, open_delimited
+from fielddep.data.delimited import DelimitedFile, is_packed, open_delimited
 from fielddep.data.readers import (
     Source,
     delimiter_of,
@@ -93,12 +93,14 @@ class RowStream:
         sources: its files; none for a table in memory.
         readers: one for every file, or a single one for all.
         is_text: whether places are bytes of a file rather than rows.
+        is_packed: whether a file is packed text, so that places say nothing of the file's size.
     """
 
     schema: pl.Schema
     sources: tuple[SourceFile, ...]
     readers: tuple[Callable[[Sequence[str], Place], Rows], ...]
     is_text: bool = False
+    is_packed: bool = False
 
     def chunks(self, columns: Sequence[str], start: Position | None = None) -> Iterator[tuple[pl.DataFrame, Position]]:
         """Rows of some columns in order, each portion with the position behind it.
@@ -127,7 +129,7 @@ class RowStream:
     def share_read(self, position: Position) -> float | None:
         """About how much of the files lies before a position; None where that is unknown."""
         sizes = [source.size for source in self.sources]
-        if len(sizes) != len(self.readers) or not sum(sizes):
+        if self.is_packed or len(sizes) != len(self.readers) or not sum(sizes):
             return None
         within = min(position.place.offset, sizes[position.file]) if self.is_text else 0
         return (sum(sizes[: position.file]) + within) / sum(sizes)
@@ -152,7 +154,13 @@ def open_rows(source: Source, config: DataConfig) -> RowStream:
         files = [open_delimited(path, delimiter=delimiter, encoding=config.encoding) for path in paths]
         schemas = [pl.Schema(dict.fromkeys(file.names, pl.String)) for file in files]
         readers = tuple(map(_delimited_reader, files))
-        return RowStream(schema=same_schema(paths, schemas), sources=sources, readers=readers, is_text=True)
+        return RowStream(
+            schema=same_schema(paths, schemas),
+            sources=sources,
+            readers=readers,
+            is_text=True,
+            is_packed=any(map(is_packed, paths)),
+        )
     tables = [scan_file(path, name, config) for path in paths]
     return RowStream(
         schema=same_schema(paths, [table.collect_schema() for table in tables]),

@@ -1,7 +1,8 @@
 """Split marks: the part of every row of an interned table, span after span, in bounded memory.
 
 The methods of `splits` decide from the different values and their counts, so `group`, `time` and `column` give the
-parts that they give in memory. `random` and `stratified` draw within blocks of rows from a generator keyed by seed and
+parts that they give in memory. `time` does so up to 2 million different times; beyond that it cuts by a sample, and
+rows of one time stay together. `random` and `stratified` draw within blocks of rows from a generator keyed by seed and
 block: other rows than in memory, with the same number of rows in every part and, when stratified, of every class.
 """
 

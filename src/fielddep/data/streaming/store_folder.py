@@ -35,7 +35,18 @@ State = Literal["absent", "unfinished", "finished", "foreign"]
 
 
 def store_state(folder: Path) -> State:
-    """What a folder holds; a store that is being replaced is unfinished."""
+    """What a folder holds; a store that is being replaced is unfinished.
+
+    Raises:
+        UserError: when it cannot be looked at.
+    """
+    try:
+        return _state(folder)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be looked at: {error.strerror or error}; is it yours to read?") from error
+
+
+def _state(folder: Path) -> State:
     if not folder.exists():
         return "absent"
     if (folder / UNFINISHED / REQUEST).is_file():
@@ -175,7 +186,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}); encode anew with --force") from None
+        raise UserError(f"{path} cannot be read ({error}); try again, or encode anew with --force") from error
     return found
 
 

@@ -10,7 +10,7 @@
 namespace fielddep {
 namespace {
 
-constexpr int64_t kMostKept = int64_t(1) << 26;  // floats that wait for the next batch, at most
+constexpr int64_t kMostKept = int64_t(1) << 25;  // floats that wait for the next batch, at most
 constexpr size_t kMostBlocks = 256;
 
 struct Block {
@@ -25,8 +25,16 @@ int64_t n_waiting = 0;
 
 }  // namespace
 
+// Sizes come in steps of a quarter: batches differ a little, and their blocks must serve each other.
+static int64_t rounded(int64_t n_floats) {
+    int64_t power = 64;
+    while (power < n_floats) power *= 2;
+    const int64_t step = power / 8;
+    return (n_floats + step - 1) / step * step;
+}
+
 float* borrow(int64_t n_floats) {
-    const int64_t size = (n_floats + 15) / 16 * 16;
+    const int64_t size = (rounded(n_floats) + 15) / 16 * 16;
     const std::lock_guard<std::mutex> lock(guard);
     size_t best = waiting.size();
     for (size_t i = 0; i < waiting.size(); ++i)

@@ -246,3 +246,31 @@ def test_loader_for_both_kinds_of_rows(store):
 def test_blocks_are_all_rows_in_order(store):
     rows = [int(row) for block in StorePart(store=store, part="train").blocks() for row in block.target_R]
     assert rows == train_rows(store)
+
+
+def test_a_part_is_counted_by_blocks_without_reading(store, monkeypatch):
+    expected = StorePart(store=store, part="train").counts(4).reshape(-1, 2).sum(axis=1).tolist()
+    monkeypatch.setattr(Store, "parts", None)
+    assert StorePart(store=store, part="train").counts(8).tolist() == expected
+
+
+def test_a_store_replaced_between_epochs_is_refused(tmp_path):
+    loader = train_loader(numbered_store(tmp_path / "store", drawn_parts(100)))
+    list(loader.batches(0))
+    numbered_store(tmp_path / "other", drawn_parts(100, seed=1))
+    for path in (tmp_path / "other").iterdir():
+        path.replace(tmp_path / "store" / path.name)
+    with pytest.raises(StoreError, match="was replaced or taken away since it was opened"):
+        next(loader.batches(1))
+
+
+def test_a_store_replaced_within_an_epoch_is_refused(tmp_path):
+    loader = train_loader(numbered_store(tmp_path / "store", drawn_parts(400)), batch_size=1)
+    batches = loader.batches(0)
+    next(batches)
+    numbered_store(tmp_path / "other", drawn_parts(400, seed=1))
+    (tmp_path / "store" / "manifest.json").unlink()
+    for path in (tmp_path / "other").iterdir():
+        path.replace(tmp_path / "store" / path.name)
+    with pytest.raises(StoreError, match="was replaced or taken away since it was opened"):
+        list(batches)

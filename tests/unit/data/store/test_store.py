@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,8 @@ from fielddep.data.encoder import TableEncoder
 from fielddep.data.schema import infer_schema
 from fielddep.data.store.shards import ArraySpec, ShardWriter, read_rows
 from fielddep.data.store.store import Store, StoreWriter, is_store
-from fielddep.errors import StoreError
+from fielddep.data.streaming.store_folder import store_state
+from fielddep.errors import StoreError, UserError
 from tests.conftest import small_frame
 from tests.unit.data.streamed import mixed_frame
 
@@ -194,3 +197,70 @@ def test_shapes_are_checked_when_shards_are_written(tmp_path: Path) -> None:
     assert (writer.n_rows, writer.n_shards) == (6, 2)
     assert (tmp_path / "shard-00000.a").read_bytes() == np.arange(8, dtype="<i4").tobytes()
     assert read_rows(tmp_path, specs[0], 3, 5, 4).tolist() == [[6, 7], [8, 9]]
+
+
+def test_verify_reads_everything(tmp_path: Path) -> None:
+    store, _, _ = write(tmp_path / "store")
+    store.verify()
+    path = store.folder / "shard-00003.target"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    Store.open(store.folder)
+    with pytest.raises(StoreError, match=f"{path} was altered"):
+        store.verify()
+
+
+def test_a_store_that_is_replaced_is_not_read_on(tmp_path: Path) -> None:
+    store, rows, _ = write(tmp_path / "store")
+    assert same(store.read(0, 500), rows)
+    blocks = store.blocks("train")
+    next(blocks)
+    write(tmp_path / "other", config=CONFIG.replace({"data.min_count": 9}))
+    for path in (tmp_path / "other").iterdir():
+        path.replace(store.folder / path.name)
+    message = f"the store {store.folder} was replaced or taken away since it was opened"
+    for read in (lambda: store.read(0, 5), lambda: store.parts(0, 5), store.verify, lambda: next(blocks)):
+        with pytest.raises(StoreError, match=message):
+            read()
+    Store.open(store.folder).read(0, 5)
+
+
+def test_the_same_store_put_in_place_again_is_read_on(tmp_path: Path) -> None:
+    store, rows, _ = write(tmp_path / "store")
+    write(tmp_path / "other")
+    for path in (tmp_path / "other").iterdir():
+        path.replace(store.folder / path.name)
+    assert same(store.read(0, 500), rows)
+    (store.folder / "manifest.json").unlink()
+    (store.folder / "shard-00000.ids").unlink()
+    with pytest.raises(StoreError, match="replaced or taken away"):  # rather than that a shard cannot be read
+        store.read(0, 500)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "schema.json", "shard-00001.ids"])
+def test_files_that_may_not_be_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    store, _, _ = write(tmp_path / "store")
+    real = Path.open
+
+    def forbid(path: Path, *args: object, **options: object) -> object:
+        if path.name == name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(path, *args, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", forbid)
+    monkeypatch.setattr(Path, "read_bytes", lambda path: path.open("rb").read())
+    with pytest.raises(StoreError, match=rf"{name} cannot be read: Permission denied"):
+        Store.open(store.folder, check=True)
+
+
+def test_a_folder_that_may_not_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, _, _ = write(tmp_path / "store")
+
+    def forbid(path: Path, **options: object) -> os.stat_result:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "stat", forbid)
+    with pytest.raises(StoreError, match=r"manifest.json cannot be read: Permission denied"):
+        Store.open(store.folder)
+    with pytest.raises(UserError, match=r"store cannot be looked at: Permission denied"):
+        store_state(store.folder)

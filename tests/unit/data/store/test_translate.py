@@ -179,3 +179,38 @@ def test_numbers_of_another_scale(tmp_path):
     store = store_of(tmp_path, data__numeric="scale")
     check(store, encoder_of(FRAME.filter(pl.col("age") < 20), data__numeric="scale"))
     assert np.isclose(store.read(0, 5).numbers_RN.numpy(), 0).mean() < 0.5
+
+
+def test_values_rare_in_the_model_are_known_to_it(tmp_path):
+    """With `handle_unknown = "error"` a model knows its rare values; only what cannot be told is refused."""
+    store = store_of(tmp_path, data__numeric="scale")
+    frame = pl.concat([FRAME.filter(pl.col("shape") != "ring"), FRAME.filter(pl.col("shape") == "ring").head(2)])
+    settings = {"data__numeric": "scale", "data__min_count": 5}
+    report, plain = check(store, encoder_of(frame, **settings, data__handle_unknown="error"))
+    assert report == plain
+    assert set(report.unknown.values()) == {0}
+    report, plain = check(store, encoder_of(frame, **settings))
+    assert report == plain
+    assert report.unknown["shape"] == (FRAME["shape"] == "ring").sum()
+
+
+def test_bins_of_counts_that_are_rare_in_the_model_are_known_to_it(tmp_path):
+    kinds = {"size": "numerical", "age": "categorical"}
+    store = store_of(tmp_path, data__numeric="scale", data__kinds=kinds)
+    settings = {"data__numeric": {"*": "scale", "age": "log2"}, "data__min_count": {"age": 20}}
+    report, plain = check(store, encoder_of(FRAME, **settings, data__handle_unknown="error"))
+    assert report == plain
+    assert report.unknown["age"] == 0
+    assert check(store, encoder_of(FRAME, **settings))[0].unknown["age"] > 0
+
+
+def test_missing_cells_where_training_had_none_count_as_unknown(tmp_path):
+    config = quick_config(**BASE, data__numeric="scale", split__method="column", split__column="part")
+    frame = FRAME.with_columns(
+        part=pl.when(pl.int_range(300) < 200).then(pl.lit("train")).otherwise(pl.lit("validation")),
+        shape=pl.when(pl.int_range(300) == 250).then(None).otherwise("shape"),
+    )
+    store = write_store(tmp_path / "store", frame, config)
+    for encoder in (store.encoder, encoder_of(frame, data__numeric="scale", data__exclude=["part"])):
+        _, report = join(list(stored_rows(store, encoder)))
+        assert (report.unknown["shape"], report.missing["shape"]) == (1, 0)

@@ -184,3 +184,30 @@ def test_a_spool_goes_on_behind_its_last_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "codes").write_bytes(b"ab")
     with pytest.raises(UserError, match="is cut off"):
         Spool(tmp_path / "codes", 1, chunks)
+
+
+def test_very_many_values_are_told_of_at_every_doubling(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(interning, "MANY_DISTINCT", 100)
+    column, n_rows = interning.ColumnInterner("word", pl.String()), 0
+
+    def take(n_new: int) -> list[str]:
+        nonlocal n_rows
+        caplog.clear()
+        column.take(pl.Series([f"w{n_rows + i}" for i in range(n_new)]), n_rows)
+        n_rows += n_new
+        return [record.getMessage() for record in caplog.records]
+
+    assert take(99) == []
+    assert take(1) == [
+        "column 'word' has 100 different values in the first 100 rows, and memory grows with every new one; "
+        "if it is not needed, data.exclude drops it"
+    ]
+    assert take(99) == []
+    assert len(take(250)) == 1  # 449 values: 200 and 400 at once
+    state = column.state()
+    again = interning.ColumnInterner("word", pl.String(), state=state, texts=column.dictionary.texts())
+    column = again
+    assert take(300) == []
+    assert len(take(100)) == 1

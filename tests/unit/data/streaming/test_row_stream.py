@@ -15,6 +15,7 @@ from fielddep.data.streaming.delimited_rows import Place, delimited_rows
 from fielddep.data.streaming.encode import encode_store
 from fielddep.data.streaming.row_stream import Position, open_rows
 from fielddep.errors import ConfigError, SchemaError, SplitError, TableError, UserError
+from fielddep.prepared import prepare
 from tests.unit.data.streamed import mixed_frame, small_portions
 
 __all__ = ["small_portions"]
@@ -74,6 +75,12 @@ def test_a_stream_over_files_goes_on_anywhere(tmp_path: Path) -> None:
             assert left.equals(whole[n_rows:])
         shares = [stream.share_read(position) for _, position in portions]
         assert shares == sorted(shares)  # type: ignore[type-var]
+        assert shares[-1] == (1.0 if ending == "csv" else pytest.approx(shares[-1]))
+    (tmp_path / "1.csv").write_bytes(gzip.compress((tmp_path / "1.csv").read_bytes()))
+    stream = open_rows(str(tmp_path / "*.csv"), DataConfig())
+    positions = [position for _, position in stream.chunks(["word"])]
+    assert {position.file for position in positions} == {0, 1, 2}
+    assert {stream.share_read(position) for position in positions} == {None}  # places are those of unpacked text
 
 
 # --- errors ---------------------------------------------------------------------------------------------------
@@ -166,6 +173,55 @@ def test_settings_that_do_not_fit_the_table(tmp_path: Path) -> None:
         (ConfigError, r"data.delimiter must be one ASCII", {"data.delimiter": "ab"}),
     ):  # fmt: skip
         refused(paths, tmp_path, error, match, CONFIG.replace(settings))
+
+
+def test_a_cross_of_no_field_is_refused_before_the_table_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*args: object) -> None:
+        raise AssertionError("the table was read")
+
+    monkeypatch.setattr("fielddep.data.streaming.row_stream.RowStream.chunks", read)
+    paths = three_files(tmp_path)
+    for name, exclude in (("colr", []), ("good", []), ("shape", ["shape"])):
+        settings = {"data.crosses": [["colour", name]], "data.exclude": exclude}
+        with pytest.raises(SchemaError, match=f"data.crosses names '{name}', which is no field"):
+            encode_store(paths, CONFIG.replace(settings), tmp_path / "store")
+    with pytest.raises(SchemaError, match="a cross joins two different fields"):
+        encode_store(paths, CONFIG.replace({"data.crosses": [["colour", "colour"]]}), tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("kept_as", ["codes", "numbers"])
+@pytest.mark.parametrize("value", ["NA", "?", "NaN", "null", ""])
+def test_missing_targets_are_counted_as_in_memory(
+    tmp_path: Path, value: str, kept_as: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kept_as == "numbers":
+        monkeypatch.setattr("fielddep.data.streaming.interning.MAX_DISTINCT", 100)
+    target = "good" if kept_as == "codes" else "amount"
+    table = mixed_frame(900).with_columns(pl.col(target).cast(pl.String))
+    for row in (300, 301, 888):
+        table[row, target] = value
+    config = Config().replace({"data.target": target})
+    expected = rf"target '{target}' must have a value in every row; given 3 missing, the first in row 300 "
+    with pytest.raises(SchemaError, match=expected):
+        prepare(table, config)
+    refused(table, tmp_path, SchemaError, expected, config)
+
+
+def test_texts_that_mean_missing_among_numbers_are_classes_among_texts(tmp_path: Path) -> None:
+    table = mixed_frame(900).with_columns(grade=pl.col("grade").replace("a", "NA"))
+    store = encode_store(table, Config().replace({"data.target": "grade"}), tmp_path / "store")
+    assert store.encoder.schema.target is not None
+    assert store.encoder.schema.target.classes == ("NA", "b", "c")
+
+
+def test_no_validation_rows_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    encode_store(mixed_frame(600), CONFIG, tmp_path / "store")
+    assert "no rows for validation" not in caplog.text
+    encode_store(mixed_frame(600), CONFIG.replace({"split.validation": 0.0}), tmp_path / "other")
+    assert "no rows for validation, which a training on this store needs; encode anew with split.val" in caplog.text
 
 
 def test_values_that_do_not_fit_name_their_row(tmp_path: Path) -> None:
