@@ -23,7 +23,7 @@ SHAPES = {
 
 def speed_text(results: pl.DataFrame) -> str:
     """Tables of training, prediction and single rows, and of the peers."""
-    return "\n\n".join([_shape_table(results), _peer_table(results), _origin(results)])
+    return "\n\n".join([_shape_table(results), *_peer_texts(results), _origin(results)])
 
 
 def size_text(encode: pl.DataFrame, train: pl.DataFrame) -> str:
@@ -67,19 +67,28 @@ def _shape_table(results: pl.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def _peer_table(results: pl.DataFrame) -> str:
+def _peer_texts(results: pl.DataFrame) -> list[str]:
+    """Time to the best validation loss, and training steps beside xDeepFM's, as far as they were measured."""
+    texts = []
     best = results.filter(pl.col("what") == "best").sort("shape", "seconds")
-    steps = results.filter(pl.col("what") == "train", pl.col("fielddep_rows_per_s").is_not_null())
-    lines = ["| table | program | seconds to its best validation logloss | that logloss |", "|---|---|---|---|"]
-    for row in best.iter_rows(named=True):
-        cells = [row["shape"], row["program"], f"{row['seconds']:,.1f}", f"{row['validation_loss']:.4f}"]
-        lines.append("| " + " | ".join(cells) + " |")
-    ratios = [
-        f"{row['shape']} {row['fielddep_rows_per_s'] / row['rows_per_s']:.1f}"
-        for row in steps.filter(pl.col("program") == "deepctr-xdeepfm").iter_rows(named=True)
-    ]
-    told = "A training step is faster than one of DeepCTR-Torch's xDeepFM on the same shape by these factors: "
-    return "\n".join(lines) + f"\n\n{told}{', '.join(ratios)}."
+    if len(best):
+        lines = ["| table | program | seconds to its best validation logloss | that logloss |", "|---|---|---|---|"]
+        lines += [
+            f"| {row['shape']} | {row['program']} | {row['seconds']:,.1f} | {row['validation_loss']:.4f} |"
+            for row in best.iter_rows(named=True)
+        ]
+        texts.append("\n".join(lines))
+    steps = results.filter(pl.col("what") == "train", pl.col("program") == "deepctr-xdeepfm")
+    if len(steps):
+        ratios = [
+            f"{row['shape']} {row['fielddep_rows_per_s'] / row['rows_per_s']:.1f}x"
+            for row in steps.iter_rows(named=True)
+            if row["fielddep_rows_per_s"] is not None
+        ]
+        texts.append(
+            f"Training rows/s beside DeepCTR-Torch's xDeepFM on the same shape: {', '.join(ratios)}."
+        )
+    return texts
 
 
 def _origin(results: pl.DataFrame) -> str:
