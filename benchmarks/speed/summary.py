@@ -85,9 +85,7 @@ def _peer_texts(results: pl.DataFrame) -> list[str]:
             for row in steps.iter_rows(named=True)
             if row["fielddep_rows_per_s"] is not None
         ]
-        texts.append(
-            f"Training rows/s beside DeepCTR-Torch's xDeepFM on the same shape: {', '.join(ratios)}."
-        )
+        texts.append(f"Training rows/s beside DeepCTR-Torch's xDeepFM on the same shape: {', '.join(ratios)}.")
     return texts
 
 
