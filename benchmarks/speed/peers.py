@@ -111,7 +111,7 @@ def best_rows(program: str, results: list[dict[str, Any]]) -> list[dict[str, obj
     }
     timed = {
         "seconds": round(seconds, 2),
-        "prepare_s": round(result["prepare_s"], 2),
+        "prepare_s": None if result.get("prepare_s") is None else round(result["prepare_s"], 2),
         "validation_loss": round(loss, 5),
     }
     peak = {"peak_mb": round(result["peak_mb"], 1)}
