@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
@@ -35,6 +35,7 @@ from fielddep.environment import check_device, check_source, environment
 from fielddep.errors import BundleError, ConfigError, MissingExtraError, UserError
 from fielddep.files import write_atomically, write_json, write_text
 from fielddep.fitting import TrainingData, measure, prepare, prepare_store, train_model
+from fielddep.folders import FolderKind, State
 from fielddep.training.callbacks import Callback, TensorBoard
 from fielddep.training.checkpoint import CheckpointFolder
 from fielddep.training.history import Evaluation, History
@@ -44,9 +45,13 @@ log = logging.getLogger(__name__)
 REQUEST, CONFIG, HISTORY, METRICS = "request.toml", "config.toml", "history.jsonl", "metrics.json"
 ENVIRONMENT, BUNDLE, CHECKPOINT, TENSORBOARD = "environment.json", "bundle", "checkpoint", "tensorboard"
 
-_NAMES = (REQUEST, CONFIG, HISTORY, METRICS, ENVIRONMENT, BUNDLE, CHECKPOINT)
-
-State = Literal["absent", "unfinished", "finished", "foreign"]
+RUN = FolderKind(
+    what="run",
+    make="train",
+    unfinished=Path(CHECKPOINT, REQUEST),
+    is_finished=lambda folder: (folder / REQUEST).is_file(),
+    names=(REQUEST, CONFIG, HISTORY, METRICS, ENVIRONMENT, BUNDLE, CHECKPOINT),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,38 +99,12 @@ class Run:
 
 def run_state(folder: Path) -> State:
     """What a folder holds; a run that is being replaced is unfinished."""
-    if not folder.exists():
-        return "absent"
-    if (folder / CHECKPOINT / REQUEST).is_file():
-        return "unfinished"
-    if (folder / REQUEST).is_file():
-        return "finished"
-    if folder.is_dir() and all(_is_leftover(path) for path in folder.iterdir()):
-        return "absent"
-    return "foreign"
+    return RUN.state(folder)
 
 
 def check_folder(folder: Path, *, force: bool = False, resume: bool = False) -> State:
-    """Refuse a folder that must not be written to; worth calling before a large table is read.
-
-    Raises:
-        UserError: for a run that is there already without `force` or `resume`, and for a folder of other things.
-    """
-    if force and resume:
-        raise UserError("--force trains anew and --resume goes on; give one of them")
-    state = run_state(folder)
-    if state == "foreign":
-        raise UserError(
-            f"{folder} is not empty and holds no run, so it is left alone even with --force; choose another folder"
-        )
-    if state == "finished" and not (force or resume):
-        raise UserError(f"there is a run in {folder} already; use --force to replace it, or choose another folder")
-    if state == "unfinished" and not (force or resume):
-        raise UserError(
-            f"there is an unfinished run in {folder}; use --resume to go on from its last checkpoint, or --force to "
-            "train anew"
-        )
-    return state
+    """Refuse a folder that must not be written to; worth calling before a large table is read."""
+    return RUN.check(folder, force=force, resume=resume)
 
 
 def train_run(
@@ -245,7 +224,7 @@ def _finish(folder: Path) -> None:
     if (attempt / TENSORBOARD).is_dir():
         shutil.copytree(attempt / TENSORBOARD, folder / TENSORBOARD)
     _discard(attempt)
-    for path in filter(_is_leftover, list(folder.iterdir())):
+    for path in filter(RUN.is_leftover, list(folder.iterdir())):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
@@ -259,11 +238,6 @@ def _discard(attempt: Path) -> None:
         aside = Path(tempfile.mkdtemp(prefix=f".{CHECKPOINT}.", dir=attempt.parent))
         attempt.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
-
-
-def _is_leftover(path: Path) -> bool:
-    """Whether a kill left it behind while it was being written."""
-    return path.name.startswith(tuple(f".{name}." for name in _NAMES))
 
 
 def _check_request(path: Path, config: Config) -> None:

@@ -27,7 +27,7 @@ from fielddep.data.streaming import delimited_rows, reading_pass
 from fielddep.data.streaming import encode as streaming
 from fielddep.data.streaming.encode import Progress, encode_store
 from fielddep.data.streaming.spool import Spool
-from fielddep.data.streaming.store_folder import StoreFolder, store_state
+from fielddep.data.streaming.store_folder import STORE, StoreFolder
 from fielddep.errors import UserError
 from tests.unit.data.streamed import SMALL, mixed_frame, small_portions
 
@@ -154,7 +154,7 @@ def test_a_killed_encoding_ends_like_one_that_was_not(
     sources: list[str], killed: Path, straight: dict[str, bytes], case: str
 ) -> None:
     folder = killed / case
-    assert store_state(folder) == "unfinished"
+    assert STORE.state(folder) == "unfinished"
     assert is_store(folder) == (case == "moved-but-not-tidied")
     with pytest.raises(UserError, match="unfinished store"):
         encode_store(sources, CONFIG, folder)
@@ -177,7 +177,7 @@ def stop_at(stage: str, count: int) -> Callable[[Progress], None]:
 def interrupt(sources: object, folder: Path, stage: str = "read", count: int = 20, config: Config = CONFIG) -> None:
     with pytest.raises(KeyboardInterrupt):
         encode_store(sources, config, folder, progress=stop_at(stage, count))
-    assert store_state(folder) == "unfinished"
+    assert STORE.state(folder) == "unfinished"
 
 
 def test_going_on_reads_only_what_is_left(sources: list[str], tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_a_full_disk_says_what_to_do(
     with pytest.raises(UserError, match=expected):
         encode_store(sources, CONFIG, tmp_path / "store")
     assert not is_store(tmp_path / "store")
-    assert store_state(tmp_path / "store") == "unfinished"
+    assert STORE.state(tmp_path / "store") == "unfinished"
     encode_store(sources, CONFIG, tmp_path / "store", resume=True)
     assert content(tmp_path / "store") == straight
 
@@ -401,7 +401,7 @@ def test_ctrl_c_in_a_process_can_be_resumed(tmp_path: Path) -> None:
     pl.concat([mixed_frame(seed=i) for i in range(150)]).write_csv(path)
     words = ["encode", str(path), "--target", "good", "--out", str(tmp_path / "store"), "--quiet"]
     process = subprocess.Popen([sys.executable, "-m", "fielddep", *words], stderr=subprocess.PIPE, text=True)
-    while process.poll() is None and not (tmp_path / "store" / "unfinished" / "work" / "codes").exists():
+    while process.poll() is None and not (tmp_path / "store" / "unfinished" / "spool" / "codes").exists():
         time.sleep(0.001)
     process.send_signal(signal.SIGINT)
     error = process.communicate(timeout=60)[1]
@@ -425,7 +425,7 @@ def test_a_source_that_could_not_be_read_for_a_moment(
     monkeypatch.setattr(delimited_rows, "open_bytes", fail)
     with pytest.raises(UserError, match=r"1.csv cannot be read: .*Input/output error"):
         encode_store(sources, CONFIG, tmp_path / "store")
-    assert store_state(tmp_path / "store") == "unfinished"
+    assert STORE.state(tmp_path / "store") == "unfinished"
     encode_store(sources, CONFIG, tmp_path / "store", resume=True)
     assert content(tmp_path / "store") == straight
 
@@ -468,7 +468,7 @@ def test_what_was_kept_could_not_be_read_for_a_moment(
         with pytest.raises(UserError, match=r"cannot be read .*Input/output error") as caught:
             encode_store(sources, CONFIG, tmp_path / "store", resume=True)
     assert isinstance(caught.value.__cause__, OSError)
-    assert store_state(tmp_path / "store") == "unfinished"
+    assert STORE.state(tmp_path / "store") == "unfinished"
     encode_store(sources, CONFIG, tmp_path / "store", resume=True)
     assert content(tmp_path / "store") == straight
 
@@ -494,11 +494,11 @@ def test_a_full_disk_while_packed_text_is_read(tmp_path: Path, monkeypatch: pyte
 def test_damage_of_what_was_kept_throws_nothing_away(sources: list[str], tmp_path: Path) -> None:
     """Only an error of the table or the settings does; whoever damaged the file may bring it back."""
     interrupt(sources, tmp_path / "store")
-    segment = tmp_path / "store" / "unfinished" / "work" / "values-00000.arrow"
+    segment = tmp_path / "store" / "unfinished" / "spool" / "values-00000.arrow"
     whole = segment.read_bytes()
     segment.write_bytes(whole[:100])
     with pytest.raises(UserError, match=r"the values kept in .* cannot be read"):
         encode_store(sources, CONFIG, tmp_path / "store", resume=True)
-    assert store_state(tmp_path / "store") == "unfinished"
+    assert STORE.state(tmp_path / "store") == "unfinished"
     segment.write_bytes(whole)
     assert encode_store(sources, CONFIG, tmp_path / "store", resume=True).n_rows == 1500

@@ -16,9 +16,10 @@ import typer
 
 from fielddep.cli import demo, describe, encode, evaluate, explain, fit, predict, settings
 from fielddep.cli.console import print_error, warnings_on_stderr
+from fielddep.cli.options import INTERRUPTED
 from fielddep.errors import UserError
 
-INTERRUPTED, PIPE_CLOSED = 130, 141
+PIPE_CLOSED = 141
 
 app = typer.Typer(
     name="fielddep",

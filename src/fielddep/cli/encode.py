@@ -5,14 +5,23 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fielddep.cli.console import console, print_table, say
-from fielddep.cli.options import ConfigOption, SetOption, TargetOption, build_config, refuse_store
+from fielddep.cli.options import (
+    INTERRUPTED,
+    ConfigOption,
+    SetOption,
+    TargetOption,
+    TaskOption,
+    build_config,
+    refuse_store,
+    said_again,
+)
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -21,18 +30,12 @@ if TYPE_CHECKING:
     from fielddep.data.store.store import Store
     from fielddep.data.streaming.encode import Progress
 
-INTERRUPTED = 130
-N_RESERVED_IDS = 2
-"""Ids of a field that are no values of it: missing and rare."""
 STAGES = {"read": "reading", "split": "splitting", "learn": "learning the values", "encode": "writing the store"}
 
 TablesArgument = Annotated[
     list[str], typer.Argument(help="The table: one or more files, folders or globs.", metavar="TABLE...")
 ]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the store.", metavar="STORE")]
-TaskOption = Annotated[
-    str | None, typer.Option("--task", help="auto, binary, multiclass or regression.", metavar="TASK")
-]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace a store that is there.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with an unfinished store.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print the summary and warnings only.")]
@@ -52,12 +55,12 @@ def encode(
     """Encode a TABLE of any size into a STORE, which fit, evaluate and predict take in place of a table."""
     from fielddep.data.store.store import Store
     from fielddep.data.streaming.encode import encode_store
-    from fielddep.data.streaming.store_folder import check_store_folder
+    from fielddep.data.streaming.store_folder import STORE
 
     chosen = build_config(config, set_, {"data.target": target, "data.task": task})
     for table in tables:
         refuse_store(table, "encode")
-    if check_store_folder(out, force=force, resume=resume) == "finished" and resume:
+    if STORE.check(out, force=force, resume=resume) == "finished" and resume:
         say(f"the store in {out} is finished; nothing is left to resume")
         print_store(Store.open(out), None)
         return
@@ -67,18 +70,20 @@ def encode(
             store = encode_store(tables, chosen, out, force=force, resume=resume, progress=progress)
     except KeyboardInterrupt:
         options = {"--target": target, "--task": task, "--config": config}
-        _say_interrupted(out, [*tables, *_words(options, set_), *(["--quiet"] if quiet else [])])
+        _say_interrupted(out, [*tables, *said_again(options, set_), *(["--quiet"] if quiet else [])])
         raise typer.Exit(INTERRUPTED) from None
     print_store(store, time.perf_counter() - started)
 
 
 def print_store(store: Store, seconds: float | None) -> None:
     """What the store holds: its columns, rows, size and how long it took."""
+    from fielddep.data.vocabulary import FIRST_ID
+
     layout, fields = store.layout, store.encoder.schema.fields
     kinds = [f"{f.kind} ({f.numeric})" if f.numeric else f.kind for f in fields]
     kinds += ["cross"] * len(layout.crosses)
     rows = [
-        [name, kind, "-" if "scale" in kind else f"{n_ids - N_RESERVED_IDS:,}"]
+        [name, kind, "-" if "scale" in kind else f"{n_ids - FIRST_ID:,}"]
         for name, kind, n_ids in zip(layout.names, kinds, layout.n_ids, strict=True)
     ]
     print_table(["field", "kind", "values"], rows, title=f"store {store.folder}", texts=("kind",))
@@ -140,15 +145,10 @@ class _Shower:
 
 def _say_interrupted(out: Path, words: list[str]) -> None:
     """What survives an interrupt, and how to go on."""
-    from fielddep.data.streaming.store_folder import store_state
+    from fielddep.data.streaming.store_folder import STORE
 
-    if store_state(out) != "unfinished":
+    if STORE.state(out) != "unfinished":
         say("interrupted before the reading began; nothing was written")
         return
     say("interrupted; what was done up to the last checkpoint is kept. Go on with")
     say(f"  {shlex.join(['fielddep', 'encode', *words, '--out', str(out), '--resume'])}")
-
-
-def _words(options: Mapping[str, object], assignments: list[str] | None) -> list[str]:
-    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
-    return words + [word for text in assignments or [] for word in ("--set", text)]

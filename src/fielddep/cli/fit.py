@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,13 +10,16 @@ import typer
 
 from fielddep.cli.console import console, print_metrics, say
 from fielddep.cli.options import (
+    INTERRUPTED,
     ConfigOption,
     SetOption,
     SourceArgument,
     TargetOption,
+    TaskOption,
     build_config,
     build_store_config,
     find_store,
+    said_again,
 )
 from fielddep.config import Config
 
@@ -27,14 +29,8 @@ if TYPE_CHECKING:
     from fielddep.run import Run
     from fielddep.training.callbacks import Callback
 
-INTERRUPTED = 130
-N_RESERVED_IDS = 2
-"""Ids of a field that are no values of it: missing and rare."""
 
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the run.", metavar="RUN")]
-TaskOption = Annotated[
-    str | None, typer.Option("--task", help="auto, binary, multiclass or regression.", metavar="TASK")
-]
 SeedOption = Annotated[
     int | None, typer.Option("--seed", help="Seed of the training; split.seed is its own setting.", metavar="N")
 ]
@@ -69,7 +65,7 @@ def fit(
     except KeyboardInterrupt:
         options = {"--target": target, "--task": task, "--config": config, "--seed": seed, "--device": device}
         flags = {"--tensorboard": tensorboard, "--quiet": quiet, "--resume": True}
-        say_interrupted(out, ["fielddep", "fit", table, "--out", str(out), *_words(options, set_, flags)])
+        say_interrupted(out, ["fielddep", "fit", table, "--out", str(out), *said_again(options, set_, flags)])
         raise typer.Exit(INTERRUPTED) from None
     print_run(run)
 
@@ -111,13 +107,15 @@ def run_fit(
 
 def say_prepared(table: str, asked: Config, prepared: TrainingData) -> None:
     """What was read, how it is split, and what was decided from it."""
+    from fielddep.data.vocabulary import FIRST_ID
+
     schema = prepared.encoder.schema
     sizes = {name: len(prepared.parts.get(name, ())) for name in ("train", "validation", "test")}
     say(f"read {table}: {sum(sizes.values()):,} rows, {len(schema.fields)} fields")
     for field, coder in zip(schema.fields, prepared.encoder.coders, strict=True):
         numeric = f" ({field.numeric})" if field.numeric else ""
         unit = "bins" if field.numeric else "values"
-        size = "" if field.numeric == "scale" else f", {len(coder.counts) - N_RESERVED_IDS:,} {unit}"
+        size = "" if field.numeric == "scale" else f", {len(coder.counts) - FIRST_ID:,} {unit}"
         say(f"  {field.name}: {field.kind}{numeric}{size}")
     if prepared.encoder.crosses:
         say(f"  crosses of two fields: {', '.join(prepared.encoder.layout.names[len(schema.fields) :])}")
@@ -150,10 +148,3 @@ def say_interrupted(out: Path, command: list[str]) -> None:
     reached = CheckpointFolder(out / CHECKPOINT).path.exists()
     say(f"interrupted; {'the last checkpoint is kept' if reached else 'no evaluation was reached yet'}. Go on with")
     say(f"  {shlex.join(command)}")
-
-
-def _words(options: Mapping[str, object], assignments: list[str] | None, flags: Mapping[str, bool]) -> list[str]:
-    """The options of this call, to say the command again."""
-    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
-    words += [word for text in assignments or [] for word in ("--set", text)]
-    return words + [name for name, given in flags.items() if given]

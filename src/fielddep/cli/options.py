@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,6 +39,13 @@ ReadOption = Annotated[
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="Torch device.", metavar="DEVICE")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+TaskOption = Annotated[
+    str | None, typer.Option("--task", help="auto, binary, multiclass or regression.", metavar="TASK")
+]
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
 
 _READING = ("data.format", "data.delimiter", "data.encoding")
 
@@ -90,9 +98,9 @@ def find_store(source: str) -> Store | None:
         StoreError: for a store that is damaged or unfinished.
     """
     from fielddep.data.store.store import Store, is_store
-    from fielddep.data.streaming.store_folder import store_state
+    from fielddep.data.streaming.store_folder import STORE
 
-    stored = is_store(source) or store_state(Path(source)) == "unfinished"
+    stored = is_store(source) or STORE.state(Path(source)) == "unfinished"
     return Store.open(source) if stored else None
 
 
@@ -126,3 +134,12 @@ def reading_of(bundle: Bundle, assignments: list[str] | None) -> DataConfig:
     from fielddep.predictor import reading_for
 
     return reading_for(bundle, bundle.config.replace(values).data)
+
+
+def said_again(
+    options: Mapping[str, object], assignments: list[str] | None, flags: Mapping[str, bool] | None = None
+) -> list[str]:
+    """The options of a call, to say the command again."""
+    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    words += [word for text in assignments or [] for word in ("--set", text)]
+    return words + [name for name, given in (flags or {}).items() if given]

@@ -37,7 +37,7 @@ from fielddep.data.streaming.learning import learn_encoder
 from fielddep.data.streaming.reading_pass import ENCODE, ReadingPass, n_threads
 from fielddep.data.streaming.row_stream import RowStream, open_rows
 from fielddep.data.streaming.split_marks import split_marker
-from fielddep.data.streaming.store_folder import StoreFolder, check_store_folder
+from fielddep.data.streaming.store_folder import STORE, StoreFolder
 from fielddep.errors import ConfigError, SchemaError, SourceChangedError, SplitError, TableError, UserError
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ def encode_store(
             on the way, or the disk is full.
     """
     place = StoreFolder(folder=Path(folder))
-    state = check_store_folder(place.folder, force=force, resume=resume)
+    state = STORE.check(place.folder, force=force, resume=resume)
     if state == "finished" and resume:
         log.warning("the store in %s is finished; nothing is left to resume", folder)
         return Store.open(folder)

@@ -5,7 +5,7 @@ without manifest is no store, and a store that is replaced stays usable until th
 
     unfinished/request.json    settings and sources of the start
     unfinished/progress.json   how far the work is; what lies behind it is cut off when it goes on
-    unfinished/work/           codes, different values and parts of the rows, removed at the end
+    unfinished/spool/          codes, different values and parts of the rows, removed at the end
     unfinished/shard-*         shards of the new store
 """
 
@@ -17,67 +17,28 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fielddep.config import Config
 from fielddep.data.store.store import MANIFEST, SCHEMA, VOCABULARY, is_store
 from fielddep.data.streaming.row_stream import SourceFile, check_same_sources
 from fielddep.errors import ConfigError, UserError
 from fielddep.files import write_json
+from fielddep.folders import FolderKind
 
-UNFINISHED, WORK = "unfinished", "work"
+UNFINISHED, WORK = "unfinished", "spool"
 REQUEST, PROGRESS = "request.json", "progress.json"
 MOVED = "moved"
 FORMAT = 1
 """Of the unfinished folder; an encoding goes on only with the same."""
 
-State = Literal["absent", "unfinished", "finished", "foreign"]
-
-
-def store_state(folder: Path) -> State:
-    """What a folder holds; a store that is being replaced is unfinished.
-
-    Raises:
-        UserError: when it cannot be looked at.
-    """
-    try:
-        return _state(folder)
-    except OSError as error:
-        raise UserError(f"{folder} cannot be looked at: {error.strerror or error}; is it yours to read?") from error
-
-
-def _state(folder: Path) -> State:
-    if not folder.exists():
-        return "absent"
-    if (folder / UNFINISHED / REQUEST).is_file():
-        return "unfinished"
-    if is_store(folder):
-        return "finished"
-    if folder.is_dir() and all(_is_leftover(path) for path in folder.iterdir()):
-        return "absent"
-    return "foreign"
-
-
-def check_store_folder(folder: Path, *, force: bool = False, resume: bool = False) -> State:
-    """Refuse a folder that must not be written to.
-
-    Raises:
-        UserError: for a store that is there already without `force` or `resume`, and for a folder of other things.
-    """
-    if force and resume:
-        raise UserError("--force encodes anew and --resume goes on; give one of them")
-    state = store_state(folder)
-    if state == "foreign":
-        raise UserError(
-            f"{folder} is not empty and holds no store, so it is left alone even with --force; choose another folder"
-        )
-    if state == "finished" and not (force or resume):
-        raise UserError(f"there is a store in {folder} already; use --force to replace it, or choose another folder")
-    if state == "unfinished" and not (force or resume):
-        raise UserError(
-            f"there is an unfinished store in {folder}; use --resume to go on with it, or --force to encode anew"
-        )
-    return state
+STORE = FolderKind(
+    what="store",
+    make="encode",
+    unfinished=Path(UNFINISHED, REQUEST),
+    is_finished=is_store,
+    names=(UNFINISHED, MANIFEST, SCHEMA, VOCABULARY),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +116,7 @@ class StoreFolder:
         if self.is_whole:
             self._move_up()
         _discard(self.unfinished)
-        for path in filter(_is_leftover, list(self.folder.iterdir())):
+        for path in filter(STORE.is_leftover, list(self.folder.iterdir())):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def _move_up(self) -> None:
@@ -196,9 +157,3 @@ def _discard(unfinished: Path) -> None:
         aside = Path(tempfile.mkdtemp(prefix=f".{UNFINISHED}.", dir=unfinished.parent))
         unfinished.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
-
-
-def _is_leftover(path: Path) -> bool:
-    """Whether a kill left it behind."""
-    names = (UNFINISHED, MANIFEST, SCHEMA, VOCABULARY)
-    return path.name.startswith(tuple(f".{name}." for name in names))

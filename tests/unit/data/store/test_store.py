@@ -17,7 +17,7 @@ from fielddep.data.encoder import TableEncoder
 from fielddep.data.schema import infer_schema
 from fielddep.data.store.shards import ArraySpec, ShardWriter, read_rows
 from fielddep.data.store.store import Store, StoreWriter, is_store
-from fielddep.data.streaming.store_folder import store_state
+from fielddep.data.streaming.store_folder import STORE
 from fielddep.errors import StoreError, UserError
 from tests.conftest import small_frame
 from tests.unit.data.streamed import mixed_frame
@@ -263,4 +263,4 @@ def test_a_folder_that_may_not_be_looked_at(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(StoreError, match=r"manifest.json cannot be read: Permission denied"):
         Store.open(store.folder)
     with pytest.raises(UserError, match=r"store cannot be looked at: Permission denied"):
-        store_state(store.folder)
+        STORE.state(store.folder)

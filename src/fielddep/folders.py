@@ -1,0 +1,85 @@
+"""Folders that are made as a whole, such as a run or a store: what one holds, and whether it may be written to.
+
+Each is built in a part of its own and takes its place when it is whole, so a kill leaves something to go on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fielddep.errors import UserError
+
+State = Literal["absent", "unfinished", "finished", "foreign"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderKind:
+    """One kind of folder.
+
+    Attributes:
+        what: its name in messages.
+        make: the verb that makes one anew, such as "train".
+        unfinished: file below the folder that tells of an unfinished one.
+        is_finished: whether a folder holds a finished one.
+        names: entries that are written atomically, whose temporary files a kill may leave behind.
+    """
+
+    what: str
+    make: str
+    unfinished: Path
+    is_finished: Callable[[Path], bool]
+    names: Sequence[str]
+
+    def state(self, folder: Path) -> State:
+        """What a folder holds; one that is being replaced is unfinished.
+
+        Raises:
+            UserError: when it cannot be looked at.
+        """
+        try:
+            return self._state(folder)
+        except OSError as error:
+            raise UserError(f"{folder} cannot be looked at: {error.strerror or error}; is it yours to read?") from error
+
+    def check(self, folder: Path, *, force: bool = False, resume: bool = False) -> State:
+        """Refuse a folder that must not be written to.
+
+        Raises:
+            UserError: for one that is there already without `force` or `resume`, and for a folder of other things.
+        """
+        if force and resume:
+            raise UserError(f"--force {self.make}s anew and --resume goes on; give one of them")
+        state = self.state(folder)
+        if state == "foreign":
+            raise UserError(
+                f"{folder} is not empty and holds no {self.what}, so it is left alone even with --force; choose "
+                "another folder"
+            )
+        if state == "finished" and not (force or resume):
+            raise UserError(
+                f"there is a {self.what} in {folder} already; use --force to replace it, or choose another folder"
+            )
+        if state == "unfinished" and not (force or resume):
+            raise UserError(
+                f"there is an unfinished {self.what} in {folder}; use --resume to go on from its last checkpoint, or "
+                f"--force to {self.make} anew"
+            )
+        return state
+
+    def is_leftover(self, path: Path) -> bool:
+        """Whether a kill left it behind while it was being written."""
+        return path.name.startswith(tuple(f".{name}." for name in self.names))
+
+    def _state(self, folder: Path) -> State:
+        if not folder.exists():
+            return "absent"
+        if (folder / self.unfinished).is_file():
+            return "unfinished"
+        if self.is_finished(folder):
+            return "finished"
+        if folder.is_dir() and all(map(self.is_leftover, folder.iterdir())):
+            return "absent"
+        return "foreign"
