@@ -93,9 +93,9 @@ def test_numbers_too_large_are_left_to_the_columns(text):
     assert math.isnan(number_values([text], missing_texts([text]))[0])
 
 
-@pytest.mark.parametrize("text", ["5", "0.25", " 1e3 ", "-999"])
-def test_ordinary_numbers_are_simple(text):
-    number_values([text], missing_texts(MISSING))
+@pytest.mark.parametrize(("text", "number"), [("5", 5.0), ("0.25", 0.25), (" 1e3 ", 1000.0), ("-999", np.nan)])
+def test_ordinary_numbers_are_simple(text, number):
+    np.testing.assert_array_equal(number_values([text], missing_texts(MISSING)), [number])
 
 
 def test_positions_of_texts():
