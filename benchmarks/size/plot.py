@@ -39,6 +39,8 @@ def draw(path: Path) -> None:
         aim(time, rows, [n / AIM_ROWS_PER_S for n in rows], f"{AIM_ROWS_PER_S:,} rows/s")
         line(memory, rows, [float(line["peak_mb"]) for line in table], "peak memory, MB")
         aim(memory, rows, [AIM_MB] * len(rows), f"{AIM_MB:,} MB")
+        memory.set_yscale("linear")
+        memory.set_ylim(0, 1.3 * AIM_MB)
         line(values, rows, [int(line["n_categories"]) for line in table], "values in the vocabulary")
         figure.suptitle("fielddep encode: synthetic click log, 22 fields, CSV")
         figure.savefig(path.with_suffix(".png"), dpi=130)
