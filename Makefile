@@ -47,6 +47,7 @@ bench: $(BENCH)
 bench-size: $(BENCH)
 	$(BIN)/python benchmarks/size/encode.py --scratch $(SCRATCH)
 	$(BIN)/python benchmarks/size/train.py --scratch $(SCRATCH)
+	$(BIN)/python benchmarks/size/recipes.py --scratch $(SCRATCH)
 
 bench-accuracy: $(BENCH)
 	$(BIN)/python benchmarks/accuracy/run.py

@@ -67,6 +67,28 @@ def run_script(name: str, *arguments: str, cwd: Path) -> str:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True).stdout
 
 
+def test_recipes_from_raw_files_to_figures(tmp_path: Path) -> None:
+    """Prepare, train and evaluate from generated raw files of each format."""
+    settings = ("--set", "model.d_embed=2", "--set", "train.threads=1", "--set", "train.batch_size=256")
+    common = ("--scratch", "scratch", "--rows", "3000", "--models", "mdl", "--out", "recipes.csv")
+    run_script("recipes.py", *common, *settings, cwd=tmp_path)
+    rows = rows_of(tmp_path / "recipes.csv")
+    assert [(row["recipe"], row["what"]) for row in rows] == [
+        (name, what) for name in ("avazu", "criteo", "kdd2012") for what in ("evaluate", "fit", "prepare")
+    ]
+    assert [row["rows"] for row in rows[-3:]] == ["600", "1920", "3000"]
+    assert {row["n_fields"] for row in rows} == {"22", "39", "11"}
+    for evaluated, fitted, prepared in (rows[start : start + 3] for start in (0, 3, 6)):
+        assert 0 < float(evaluated["logloss"]) < 1
+        assert 0.3 < float(evaluated["auc"]) < 0.9
+        assert (fitted["model"], fitted["d_embed"]) == ("mdl", "2")
+        assert prepared["command"].startswith(
+            f"fielddep data prepare {prepared['recipe']} --raw raw --out recipe.store"
+        )
+        assert int(prepared["raw_bytes"]) > 3000 * 50
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
 def test_from_table_to_figures(tmp_path: Path) -> None:
     """Encode one size, then train and evaluate from its store."""
     common = ("--scratch", "scratch", "--categories", "500", "--keep")

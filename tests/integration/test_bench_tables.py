@@ -13,6 +13,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from fielddep.datasets import diabetes130, frappe
+from fielddep.datasets.sampling import group_split, with_unused
 from fielddep.errors import TableError, UserError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "accuracy"))
@@ -42,7 +44,7 @@ def sizes(table: tables.BenchTable) -> tuple[int, ...]:
 @pytest.mark.dataset
 def test_frappe() -> None:
     table = load("frappe")
-    assert table.fields == tables.FRAPPE_FIELDS
+    assert table.fields == frappe.FIELDS
     assert (table.target, table.task) == ("used", "binary")
     assert table.frame.height == 288_609
     assert table.frame["used"].sum() == 96_203
@@ -58,7 +60,7 @@ def test_frappe_negatives() -> None:
     assert negatives.join(positives, on=["user", "item"], how="semi").height == 0
     first, second = negatives[::2], negatives[1::2]
     assert (first["item"] == second["item"]).sum() == 0
-    context = [field for field in tables.FRAPPE_FIELDS if field != "item"]
+    context = [field for field in frappe.FIELDS if field != "item"]
     for half in (first, second):
         assert half.select(context).equals(positives.select(context))
     counts = negatives["item"].value_counts()["count"].to_numpy()
@@ -90,7 +92,7 @@ def test_diabetes130() -> None:
     assert not {"encounter_id", "patient_nbr", "readmitted"} & set(table.fields)
     assert table.frame["readmitted"].sum() == 11_357
     integers = tuple(name for name in table.fields if table.frame.schema[name] == pl.Int64)
-    assert integers == tables.DIABETES_NUMBERS
+    assert integers == diabetes130.NUMBERS
     assert table.frame["diag_1"].n_unique() > 700
     assert table.frame["weight"].null_count() == 98_569
     assert sizes(table) == (81_390, 10_169, 10_207)
@@ -127,7 +129,7 @@ def test_the_same_table_every_time() -> None:
 
 def test_groups_stay_together() -> None:
     groups = np.repeat([f"p{i}" for i in range(100)], 3)
-    split = tables.group_split(groups, np.random.default_rng(0))
+    split = group_split(groups, np.random.default_rng(0))
     assert [len(set(split[groups == g])) for g in np.unique(groups)] == [1] * 100
     assert [int((split == part).sum()) for part in tables.PARTS] == [240, 30, 30]
 
@@ -135,7 +137,7 @@ def test_groups_stay_together() -> None:
 def test_negatives_of_a_small_log() -> None:
     log = pl.DataFrame({"user": ["a", "a", "b"], "item": ["0", "1", "0"], "city": ["x", "y", "z"]})
     log = pl.concat([log, pl.DataFrame({"user": ["c"] * 3, "item": ["2", "3", "4"], "city": ["z"] * 3})])
-    frame = tables.with_negatives(log, np.random.default_rng(0))
+    frame = with_unused(log, "user", "item", "used", np.random.default_rng(0))
     assert frame["used"].to_list() == [1, 0, 0] * 6
     assert frame["item"].to_list()[::3] == ["0", "1", "0", "2", "3", "4"]
     assert set(frame["item"][16:18]) == {"0", "1"}
@@ -148,5 +150,7 @@ def test_unknown_name() -> None:
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match=r"expected the official file frappe\.zip in .*set FIELDDEP_DATA"):
+    with pytest.raises(
+        TableError, match=r"expected the files of frappe in .* or in frappe\.zip there.*FIELDDEP_DATA=DIR"
+    ):
         tables.load("frappe", tmp_path)

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from fielddep.cli import demo, describe, encode, evaluate, explain, fit, predict, settings
+from fielddep.cli import compare, data, demo, describe, encode, evaluate, explain, fit, predict, search, settings
 from fielddep.cli.console import print_error, warnings_on_stderr
 from fielddep.cli.options import INTERRUPTED
 from fielddep.errors import UserError
@@ -31,10 +31,13 @@ app = typer.Typer(
 )
 app.command("describe")(describe.describe)
 app.command("encode")(encode.encode)
+app.add_typer(data.app, name="data")
 app.command("fit")(fit.fit)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("explain")(explain.explain)
+app.command("search")(search.search)
+app.command("compare")(compare.compare)
 app.command("settings")(settings.settings)
 app.command("demo")(demo.demo)
 

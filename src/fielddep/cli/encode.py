@@ -66,11 +66,12 @@ def encode(
         return
     started = time.perf_counter()
     try:
-        with _shown(quiet) as progress:
+        with shown(quiet) as progress:
             store = encode_store(tables, chosen, out, force=force, resume=resume, progress=progress)
     except KeyboardInterrupt:
         options = {"--target": target, "--task": task, "--config": config}
-        _say_interrupted(out, [*tables, *said_again(options, set_), *(["--quiet"] if quiet else [])])
+        words = [*tables, *said_again(options, set_, {"--quiet": quiet})]
+        say_unfinished(out, ["fielddep", "encode", *words])
         raise typer.Exit(INTERRUPTED) from None
     print_store(store, time.perf_counter() - started)
 
@@ -103,7 +104,7 @@ def print_store(store: Store, seconds: float | None) -> None:
 
 
 @contextlib.contextmanager
-def _shown(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+def shown(quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
     """A live bar on a terminal; elsewhere a line for every stage; nothing if quiet."""
     if quiet:
         yield None
@@ -143,12 +144,17 @@ class _Shower:
             say(title)
 
 
-def _say_interrupted(out: Path, words: list[str]) -> None:
-    """What survives an interrupt, and how to go on."""
+def say_unfinished(out: Path, command: list[str]) -> None:
+    """What survives an interrupt, and how to go on.
+
+    Args:
+        out: folder of the store.
+        command: the command that was interrupted, without the folder.
+    """
     from fielddep.data.streaming.store_folder import STORE
 
     if STORE.state(out) != "unfinished":
         say("interrupted before the reading began; nothing was written")
         return
     say("interrupted; what was done up to the last checkpoint is kept. Go on with")
-    say(f"  {shlex.join(['fielddep', 'encode', *words, '--out', str(out), '--resume'])}")
+    say(f"  {shlex.join([*command, '--out', str(out), '--resume'])}")

@@ -75,12 +75,19 @@ class DelimitedFile:
         source: the same text as UTF-8; another file where the encoding is another.
         delimiter: one character.
         names: columns.
+        has_header: whether the first line names the columns.
     """
 
     path: Path
     source: Path
     delimiter: str
     names: tuple[str, ...]
+    has_header: bool = True
+
+    @property
+    def width_told_by(self) -> str:
+        """What says how many cells a row has, for messages."""
+        return "as in the header" if self.has_header else f"({self.names[0]} to {self.names[-1]})"
 
 
 def open_delimited(path: Path, *, delimiter: str | None = None, encoding: str = "utf8") -> DelimitedFile:
@@ -97,6 +104,19 @@ def open_delimited(path: Path, *, delimiter: str | None = None, encoding: str = 
         raise TableError(f"{path} is empty; expected a line of column names and rows")
     separator = _choose_delimiter(path, sample, delimiter)
     return DelimitedFile(path=path, source=source, delimiter=separator, names=tuple(_header(path, sample, separator)))
+
+
+def without_header(path: Path, names: Sequence[str], *, delimiter: str) -> DelimitedFile:
+    """A UTF-8 file of known columns whose first line is a row.
+
+    Raises:
+        TableError: the file is missing or empty.
+    """
+    with reading_errors(path):
+        sample = read_start(path)
+    if not sample.strip():
+        raise TableError(f"{path} is empty; expected rows of {len(names)} cells ({names[0]} to {names[-1]})")
+    return DelimitedFile(path=path, source=path, delimiter=delimiter, names=tuple(names), has_header=False)
 
 
 @contextlib.contextmanager
@@ -252,11 +272,13 @@ class StructureCheck:
         line: line on which the next record starts.
         n_records: records checked so far, the header among them.
         plain: False once Polars cannot read the file as it is; the check stops there.
+        told_by: what says how many cells there are, for messages.
     """
 
     path: Path
     delimiter: int
     n_cells: int
+    told_by: str = "as in the header"
     line: int = 1
     n_records: int = 0
     plain: bool = True
@@ -323,9 +345,8 @@ class StructureCheck:
             start = int(ends[record - 1]) + 1 if record else 0
             text = data[start : int(ends[record])].rstrip(b"\r")
             if text:
-                raise ragged_row(
-                    self.path, self._line_at(data, start), self.n_cells, int(widths[record]), text.decode()
-                )
+                line, found = self._line_at(data, start), int(widths[record])
+                raise ragged_row(self.path, line, self.n_cells, found, text.decode(), self.told_by)
             self.plain = False  # a blank line: Polars would make it a row
             return
 
@@ -351,12 +372,14 @@ def check_text(path: Path, data: bytes, line: int) -> None:
             ) from None
 
 
-def ragged_row(path: Path, line: int, expected: int, found: int, text: str) -> TableError:
+def ragged_row(
+    path: Path, line: int, expected: int, found: int, text: str, told_by: str = "as in the header"
+) -> TableError:
     """The error of a row with too few or too many cells."""
     shown = text if len(text) <= 60 else text[:60] + "..."
     return TableError(
-        f"{path}, line {line}: expected {expected} cells as in the header, found {found}: {shown!r}; correct the row, "
-        "or set data.delimiter if the delimiter is another"
+        f"{path}, line {line}: expected {expected} cells {told_by}, found {found}: {shown!r}; correct the row, or set "
+        "data.delimiter if the delimiter is another"
     )
 
 
@@ -383,7 +406,13 @@ def _cleaned_copy(path: Path, source: Path, delimiter: str, n_cells: int) -> tup
 
 
 def records(
-    path: Path, lines: Iterable[bytes], delimiter: str, n_cells: int, *, first_line: int = 1
+    path: Path,
+    lines: Iterable[bytes],
+    delimiter: str,
+    n_cells: int,
+    *,
+    first_line: int = 1,
+    told_by: str = "as in the header",
 ) -> Iterator[list[str]]:
     """Records as the csv module reads them, header included, blank lines left out unless there is one column.
 
@@ -395,7 +424,7 @@ def records(
             continue
         row = row or [""]
         if len(row) != n_cells:
-            raise ragged_row(path, line, n_cells, len(row), delimiter.join(row))
+            raise ragged_row(path, line, n_cells, len(row), delimiter.join(row), told_by)
         yield row
 
 

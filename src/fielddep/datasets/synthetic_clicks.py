@@ -125,7 +125,7 @@ def _make_world(seed: int, sizes: tuple[int, ...], click_rate: float) -> _World:
     rng = np.random.default_rng(np.random.SeedSequence(seed))
     size_of = dict(zip(_NAMES, sizes, strict=True))
     maps = {
-        dependent: _zipf_ids(rng.random(size_of[source]), size_of[dependent])
+        dependent: zipf_ids(rng.random(size_of[source]), size_of[dependent])
         for source, dependent, _ in CLICK_DEPENDENCIES
     }
     interacting = dict.fromkeys(name for pair in CLICK_INTERACTIONS for name in pair)
@@ -156,7 +156,7 @@ def _draw_ids(world: _World, rng: np.random.Generator) -> tuple[dict[str, np.nda
     for field in CLICK_FIELDS:
         name, uniform = field.name, rng.random(CLICK_BLOCK_ROWS)
         size = world.sizes[name]
-        ids[name] = (uniform * size).astype(np.int32) if field.text == "hour" else _zipf_ids(uniform, size)
+        ids[name] = (uniform * size).astype(np.int32) if field.text == "hour" else zipf_ids(uniform, size)
         if name in sources:
             source, noise = sources[name]
             implied = world.maps[name][ids[source]]
@@ -174,7 +174,7 @@ def _score(world: _World, ids: dict[str, np.ndarray], broken: dict[str, np.ndarr
     return np.asarray(scale * products.astype(np.float64) - _CONSISTENCY_SCALE * n_broken)
 
 
-def _zipf_ids(uniform: np.ndarray, n_values: int) -> np.ndarray:
+def zipf_ids(uniform: np.ndarray, n_values: int) -> np.ndarray:
     """Ids with Zipf-like shares: id i has the share log((i + 2) / (i + 1)) / log(n_values + 1)."""
     ids = np.exp(uniform * np.log(n_values + 1)).astype(np.int32) - 1
     # Rounding may carry the last id one too far.

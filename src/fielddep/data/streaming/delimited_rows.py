@@ -74,11 +74,17 @@ def _plain_rows(
     file: DelimitedFile, columns: Sequence[str], stream: BinaryIO, start: Place, block_bytes: int
 ) -> Iterator[tuple[pl.DataFrame, Place]]:
     """Blocks for Polars; ends at the end of the file or before a block that needs the csv module."""
-    check = StructureCheck(path=file.path, delimiter=ord(file.delimiter), n_cells=len(file.names), line=start.line)
+    check = StructureCheck(
+        path=file.path,
+        delimiter=ord(file.delimiter),
+        n_cells=len(file.names),
+        told_by=file.width_told_by,
+        line=start.line,
+    )
     _go_to(stream, start.offset)
     first = stream.read(len(codecs.BOM_UTF8)) if not start.offset else b""
     rest = first.removeprefix(codecs.BOM_UTF8)
-    offset, header = start.offset + len(first) - len(rest), not start.offset
+    offset, header = start.offset + len(first) - len(rest), file.has_header and not start.offset
     for block in check.blocks(stream, rest, block_bytes):
         offset += len(block)
         yield _parse(file, columns, block, header=header), Place(offset=offset, line=check.line)
@@ -102,8 +108,9 @@ def _other_rows(
 ) -> Iterator[tuple[pl.DataFrame, Place]]:
     """Rows by the csv module."""
     lines = _CountedLines(stream, start)
-    found = records(file.path, lines, file.delimiter, len(file.names), first_line=start.line)
-    if not start.offset:
+    width = len(file.names)
+    found = records(file.path, lines, file.delimiter, width, first_line=start.line, told_by=file.width_told_by)
+    if file.has_header and not start.offset:
         next(found, None)
     wanted = [file.names.index(name) for name in columns]
     while rows := list(itertools.islice(found, _CSV_ROWS)):

@@ -77,7 +77,8 @@ def encode_store(
     """Encode a table of any size into a store.
 
     Args:
-        source: whatever `read_table` reads: files, globs, folders, a list of them, or a table in memory.
+        source: whatever `read_table` reads: files, globs, folders, a list of them, or a table in memory; or a
+            `RowStream` that is open already.
         config: settings, of which data and split are used.
         folder: the store; made if it is not there.
         force: replace a store that is there, once the new one is whole.

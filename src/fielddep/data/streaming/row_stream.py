@@ -28,6 +28,8 @@ CHUNK_ROWS = 1 << 17
 """Rows of a portion of a table that is no delimited text."""
 
 Rows = Iterator[tuple[pl.DataFrame, Place]]
+Reader = Callable[[Sequence[str], Place], Rows]
+"""Reads some columns of a file from a place on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +100,7 @@ class RowStream:
 
     schema: pl.Schema
     sources: tuple[SourceFile, ...]
-    readers: tuple[Callable[[Sequence[str], Place], Rows], ...]
+    readers: tuple[Reader, ...]
     is_text: bool = False
     is_packed: bool = False
 
@@ -136,12 +138,14 @@ class RowStream:
 
 
 def open_rows(source: Source, config: DataConfig) -> RowStream:
-    """Open a table for reading in portions; the start of every file is looked at.
+    """Open a table for reading in portions; the start of every file is looked at. An open one is given back.
 
     Raises:
         TableError: a file is missing, empty, of another format or has other columns than the first.
         ConfigError: a setting cannot be used.
     """
+    if isinstance(source, RowStream):
+        return source
     paths = table_paths(source)
     if paths is None:
         return _of_frame(read_table(source, config), ())
@@ -152,20 +156,32 @@ def open_rows(source: Source, config: DataConfig) -> RowStream:
     if name in ("csv", "tsv"):
         delimiter = delimiter_of(name, config)
         files = [open_delimited(path, delimiter=delimiter, encoding=config.encoding) for path in paths]
-        schemas = [pl.Schema(dict.fromkeys(file.names, pl.String)) for file in files]
-        readers = tuple(map(_delimited_reader, files))
-        return RowStream(
-            schema=same_schema(paths, schemas),
-            sources=sources,
-            readers=readers,
-            is_text=True,
-            is_packed=any(map(is_packed, paths)),
-        )
+        return delimited_stream(files, sources)
     tables = [scan_file(path, name, config) for path in paths]
     return RowStream(
         schema=same_schema(paths, [table.collect_schema() for table in tables]),
         sources=sources,
         readers=tuple(_frame_reader(table, str(path)) for table, path in zip(tables, paths, strict=True)),
+    )
+
+
+def delimited_stream(files: Sequence[DelimitedFile], sources: tuple[SourceFile, ...] | None = None) -> RowStream:
+    """Rows of delimited files whose columns are known, every column as text.
+
+    Args:
+        files: the files, all of the same columns.
+        sources: the files as they were before anything of them was read; default: as they are now.
+
+    Raises:
+        TableError: a file is missing, or has other columns than the first.
+    """
+    paths = [file.path for file in files]
+    return RowStream(
+        schema=same_schema(paths, [pl.Schema(dict.fromkeys(file.names, pl.String)) for file in files]),
+        sources=tuple(map(SourceFile.of, paths)) if sources is None else sources,
+        readers=tuple(map(_delimited_reader, files)),
+        is_text=True,
+        is_packed=any(map(is_packed, paths)),
     )
 
 
@@ -190,11 +206,11 @@ def _of_frame(table: pl.LazyFrame, sources: tuple[SourceFile, ...]) -> RowStream
     return RowStream(schema=table.collect_schema(), sources=sources, readers=(_frame_reader(table, name),))
 
 
-def _delimited_reader(file: DelimitedFile) -> Callable[[Sequence[str], Place], Rows]:
+def _delimited_reader(file: DelimitedFile) -> Reader:
     return lambda columns, place: delimited_rows(file, columns, place)
 
 
-def _frame_reader(table: pl.LazyFrame, name: str) -> Callable[[Sequence[str], Place], Rows]:
+def _frame_reader(table: pl.LazyFrame, name: str) -> Reader:
     def read(columns: Sequence[str], place: Place) -> Rows:
         offset = place.offset
         wanted = table.select(columns)

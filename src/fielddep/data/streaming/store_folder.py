@@ -11,6 +11,7 @@ without manifest is no store, and a store that is replaced stays usable until th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import tempfile
@@ -108,8 +109,10 @@ class StoreFolder:
         write_json(self.unfinished / PROGRESS, progress)
 
     def discard(self) -> None:
-        """Take away what was done of the new store."""
+        """Take away what was done of the new store, and its folder where that holds nothing else."""
         _discard(self.unfinished)
+        with contextlib.suppress(OSError):  # an old store is in there
+            self.folder.rmdir()
 
     def promote(self) -> None:
         """Put the new store in place of an old one; a kill in between can be resumed."""

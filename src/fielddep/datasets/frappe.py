@@ -1,0 +1,63 @@
+"""Frappe: will a user use an app in a context?
+
+From the original log of uses (`frappe.csv`), each use is a positive and gets two negatives: the same context with apps
+that the user never used. Or from the three public files of the NFM paper, which were made so, joined and split anew.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from fielddep.datasets.base import TableRecipe
+from fielddep.datasets.facts import Facts
+from fielddep.datasets.raw_files import Found, RawFile
+from fielddep.datasets.raw_text import delimited_table, read_libfm
+from fielddep.datasets.sampling import random_split, with_split, with_unused
+
+FIELDS = (
+    *("user", "item", "daytime", "weekday", "isweekend"),
+    *("homework", "cost", "weather", "country", "city"),
+)
+TARGET = "used"
+LOG = "frappe.csv"
+LIBFM = ("frappe.train.libfm", "frappe.validation.libfm", "frappe.test.libfm")
+
+
+def build(found: Found, seed: int) -> pl.DataFrame:
+    """Uses and negatives, shared out 8:1:1 at random."""
+    rng = np.random.default_rng(seed)
+    if LOG in found:
+        log = delimited_table(found[LOG], "\t", FIELDS).select(FIELDS)
+        frame = with_unused(log, "user", "item", TARGET, rng)
+    else:
+        frame = read_libfm([found[name] for name in LIBFM], TARGET, FIELDS)
+    return with_split(frame, random_split(frame.height, rng))
+
+
+RECIPE = TableRecipe(
+    facts=Facts(
+        name="frappe",
+        title="Frappe: use of apps in context",
+        task="binary",
+        target=TARGET,
+        fields=FIELDS,
+        rows=288_609,
+        parts=(230_887, 28_860, 28_862),
+        positives=96_203,
+        categories=5_382,
+        page="https://www.baltrunas.info/context-aware (frappe.csv) or "
+        "https://github.com/hexiangnan/neural_factorization_machine/tree/master/data/frappe (.libfm)",
+        terms="research only, no redistribution; acknowledge Baltrunas et al. 2015",
+        note="two negatives a positive, sampled with the seed where they come from the log",
+    ),
+    versions=(
+        (RawFile(name=LOG, n_bytes=6_313_241),),
+        tuple(
+            RawFile(name=name, n_bytes=size)
+            for name, size in zip(LIBFM, (14_600_000, 4_163_044, 2_081_389), strict=True)
+        ),
+    ),
+    archives=("frappe.zip",),
+    build=build,
+)

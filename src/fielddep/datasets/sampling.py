@@ -1,0 +1,122 @@
+"""Sampling: parts of rows and negatives, drawn as the paper's data sets have them. A generator decides the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fielddep.errors import TableError
+
+N_NEGATIVES = 2
+"""Negatives a positive."""
+PARTS = ("train", "validation", "test")
+SPLIT = "split"
+"""Column that says the part of every row."""
+
+Names = npt.NDArray[np.str_]
+Numbers = npt.NDArray[np.int64]
+
+
+def part_sizes(n_rows: int) -> tuple[int, int, int]:
+    """Rows of each part, 8:1:1; the remainder of the division goes to test.
+
+    Example:
+        >>> part_sizes(288_609)
+        (230887, 28860, 28862)
+    """
+    n_train, n_validation = n_rows * 8 // 10, n_rows // 10
+    return n_train, n_validation, n_rows - n_train - n_validation
+
+
+def random_split(n_rows: int, rng: np.random.Generator) -> Names:
+    """The part of every row, shared out 8:1:1 at random."""
+    n_train, n_validation, _ = part_sizes(n_rows)
+    split = np.full(n_rows, "test", dtype="<U10")
+    order = rng.permutation(n_rows)
+    split[order[:n_train]] = "train"
+    split[order[n_train : n_train + n_validation]] = "validation"
+    return split
+
+
+def group_split(groups: npt.NDArray[np.object_], rng: np.random.Generator) -> Names:
+    """Groups shared out 8:1:1 at random; all rows of a group go to one part."""
+    names, group_of_row = np.unique(groups, return_inverse=True)
+    return random_split(len(names), rng)[group_of_row]
+
+
+def with_split(frame: pl.DataFrame, split: Names) -> pl.DataFrame:
+    """The frame with the part of every row as its last column."""
+    return frame.with_columns(pl.Series(SPLIT, split))
+
+
+def with_unused(log: pl.DataFrame, user: str, item: str, target: str, rng: np.random.Generator) -> pl.DataFrame:
+    """Every row (target 1), followed by two copies (target 0) with items that its user never used.
+
+    The two items of a row differ and are drawn uniformly from all items of the log that the user never used; the
+    other columns stay those of the positive.
+
+    Raises:
+        TableError: a user leaves fewer than two items unused.
+    """
+    users, user_of_row = np.unique(log[user].to_numpy(), return_inverse=True)
+    items, item_of_row = np.unique(log[item].to_numpy(), return_inverse=True)
+    used = np.zeros((len(users), len(items)), dtype=bool)
+    used[user_of_row, item_of_row] = True
+    n_unused = len(items) - used.sum(axis=1)
+    if n_unused.min() < N_NEGATIVES:
+        raise TableError(
+            f"every {user} must leave {N_NEGATIVES} values of {item} unused, from which negatives are drawn; one "
+            f"leaves {n_unused.min()}; is the log complete?"
+        )
+    unused_first = np.argsort(used, axis=1, kind="stable")
+    first = rng.integers(n_unused[user_of_row])
+    second = rng.integers(n_unused[user_of_row] - 1)
+    second += second >= first
+    drawn = [unused_first[user_of_row, rank] for rank in (first, second)]
+    return _beside_positives(log, item, items[np.column_stack([item_of_row, *drawn]).ravel()], target)
+
+
+def with_unassigned(
+    log: pl.DataFrame, key: tuple[str, ...], value: str, target: str, rng: np.random.Generator
+) -> pl.DataFrame:
+    """Every row (target 1), followed by two copies (target 0) with values that its key never has.
+
+    As `with_unused`, for keys so many that a table of keys and values would not fit in memory: a draw that is a
+    positive, or the same for both negatives of a row, is drawn again.
+
+    Raises:
+        TableError: a key leaves fewer than two values.
+    """
+    key_of_row = log.select(pl.struct(*key).rank("dense")).to_series().to_numpy().astype(np.int64)
+    values, value_of_row = np.unique(log[value].to_numpy(), return_inverse=True)
+    n_values = len(values)
+    positives = np.unique(key_of_row * n_values + value_of_row)
+    fewest = n_values - int(np.bincount(positives // n_values).max())
+    if fewest < N_NEGATIVES:
+        raise TableError(
+            f"every {' and '.join(key)} must leave {N_NEGATIVES} values of {value}, from which negatives are drawn; "
+            f"one leaves {fewest}; is the file complete?"
+        )
+    first = _draw_again(key_of_row, n_values, positives, np.full(len(key_of_row), -1), rng)
+    second = _draw_again(key_of_row, n_values, positives, first, rng)
+    return _beside_positives(log, value, values[np.column_stack([value_of_row, first, second]).ravel()], target)
+
+
+def _draw_again(keys: Numbers, n_values: int, positives: Numbers, taken: Numbers, rng: np.random.Generator) -> Numbers:
+    """A value for every key that is neither a positive of it nor the one taken."""
+    drawn = rng.integers(n_values, size=len(keys))
+    waiting = np.arange(len(keys))
+    while len(waiting):
+        codes = keys[waiting] * n_values + drawn[waiting]
+        refused = np.isin(codes, positives) | (drawn[waiting] == taken[waiting])
+        waiting = waiting[refused]
+        drawn[waiting] = rng.integers(n_values, size=len(waiting))
+    return drawn
+
+
+def _beside_positives(log: pl.DataFrame, column: str, values: npt.NDArray[np.object_], target: str) -> pl.DataFrame:
+    """Copies of the rows with other values of a column, the first copy of each being the positive."""
+    is_positive = np.tile(np.array([1] + [0] * N_NEGATIVES, dtype=np.int8), log.height)
+    copies = log[np.repeat(np.arange(log.height), 1 + N_NEGATIVES)]
+    return copies.with_columns(pl.Series(column, values, dtype=pl.String), pl.Series(target, is_positive))
