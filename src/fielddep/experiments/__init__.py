@@ -1,0 +1,1 @@
+"""Experiments: models compared over seeds, tested for significance, and the tables made of them."""
