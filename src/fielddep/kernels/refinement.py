@@ -35,6 +35,7 @@ class InnerLoop:
     mu_from_old: bool
     mean_residuals: bool
     gram_form: bool
+    unit_norm: bool
     value_scale: float = 1.0
     with_diagonal: bool = True
 
@@ -54,6 +55,7 @@ class InnerLoop:
             gram_form=self.gram_form,
             mu_from_old=self.mu_from_old,
             with_diagonal=self.with_diagonal,
+            unit_norm=self.unit_norm,
         )
 
 

@@ -49,6 +49,7 @@ class Refinement(nn.Module):
         n_fields: m.
         n_inner_steps: T; zero gives W(0).
         inner_lr: eta.
+        inner_step: steps of size eta ("fixed"), or of eta over the norm of the row's S ("scaled").
         sparsity: lambda, the sum of mu.
         mu_start: mu(0) is lambda/m each ("share") or 1 each ("one").
         mu_update_from: the mu update uses W(t) ("new") or W(t-1) ("old").
@@ -67,6 +68,7 @@ class Refinement(nn.Module):
         *,
         n_inner_steps: int = 4,
         inner_lr: float = 1.0,
+        inner_step: Literal["fixed", "scaled"] = "fixed",
         sparsity: float = 10.0,
         mu_start: Literal["share", "one"] = "share",
         mu_update_from: Literal["new", "old"] = "new",
@@ -76,6 +78,7 @@ class Refinement(nn.Module):
         super().__init__()
         self.n_inner_steps = n_inner_steps
         self.inner_lr = inner_lr
+        self.scaled = inner_step == "scaled"
         self.sparsity = sparsity
         self.mu_update_from = mu_update_from
         self.residual_reduction = residual_reduction
@@ -110,6 +113,7 @@ class Refinement(nn.Module):
             mu_from_old=self.mu_update_from == "old",
             mean_residuals=self.residual_reduction == "mean",
             gram_form=gram_is_cheaper(n_fields, d_embed, self.n_inner_steps),
+            unit_norm=self.scaled,
             value_scale=value_scale,
             with_diagonal=with_diagonal,
         )
@@ -118,13 +122,14 @@ class Refinement(nn.Module):
         """Dependencies before the first and after every step: (W(t), mu(t)) for t = 0 ... T."""
         n_steps = self.n_inner_steps if n_inner_steps is None else n_inner_steps
         n_rows, n_fields, d_embed = e_BFD.shape
-        product = ResidualProduct(e_BFD, n_steps)
+        norm_B1 = gram_norm(e_BFD) if self.scaled else e_BFD.new_ones(n_rows, 1)
+        product = ResidualProduct(e_BFD / norm_B1.sqrt().unsqueeze(2) if self.scaled else e_BFD, n_steps)
         per_residual = 1.0 / d_embed if self.residual_reduction == "mean" else 1.0
 
         w_BFF = self.w0_FF.to(e_BFD.dtype).expand(n_rows, n_fields, n_fields)
         mu_BF = e_BFD.new_full((n_rows, n_fields), self.mu_start)
         gradient_BFF, squared_BF = product(w_BFF)
-        yield Dependencies(w_BFF=w_BFF, mu_BF=mu_BF, squared_residuals_BF=squared_BF)
+        yield Dependencies(w_BFF=w_BFF, mu_BF=mu_BF, squared_residuals_BF=squared_BF * norm_B1)
         for _ in range(n_steps):
             step_BFF = gradient_BFF * mu_BF.unsqueeze(1) * self.off_diagonal_FF
             w_BFF = w_BFF - (self.inner_lr / self.sparsity) * step_BFF
@@ -132,7 +137,23 @@ class Refinement(nn.Module):
             gradient_BFF, squared_BF = product(w_BFF)
             used_BF = squared_BF if self.mu_update_from == "new" else squared_old_BF
             mu_BF = project_to_simplex(mu_BF - (self.inner_lr / 2 * per_residual) * used_BF, self.sparsity)
-            yield Dependencies(w_BFF=w_BFF, mu_BF=mu_BF, squared_residuals_BF=squared_BF)
+            yield Dependencies(w_BFF=w_BFF, mu_BF=mu_BF, squared_residuals_BF=squared_BF * norm_B1)
+
+
+def gram_norm(e_BFD: torch.Tensor) -> torch.Tensor:
+    """Frobenius norm of every row's S = E^T E (B, 1), without gradient.
+
+    It is at least the largest eigenvalue of S, which bounds the steps that do not overshoot, and at most sqrt(m) times
+    as large. As a constant of the row it changes the size of the steps, not where they lead.
+
+    Example:
+        >>> gram_norm(torch.tensor([[[3.0, 4.0], [0.0, 0.0]]])).tolist()
+        [[25.0]]
+    """
+    with torch.no_grad():
+        s_BFF = e_BFD @ e_BFD.transpose(1, 2)
+        norm_B1: torch.Tensor = torch.linalg.vector_norm(s_BFF.flatten(1), dim=1, keepdim=True)
+        return norm_B1.clamp(min=1e-12)
 
 
 def gram_is_cheaper(n_fields: int, d_embed: int, n_inner_steps: int) -> bool:

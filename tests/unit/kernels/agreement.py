@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from fielddep import kernels
-from fielddep.config import ModelConfig
 from fielddep.data.batch import Batch, FieldLayout
+from fielddep.model_config import MDLConfig
 from fielddep.nn.mdl import MDL
 from fielddep.training.objective import mean_loss
 
@@ -39,7 +39,7 @@ class Case:
     def model(self, n_outputs: int = 1) -> MDL:
         """Weights that move the refinement far, but not so large that it diverges and blows up rounding."""
         torch.manual_seed(self.seed)
-        model = MDL(self.layout, n_outputs, ModelConfig(d_embed=self.d_embed, **self.settings))
+        model = MDL(self.layout, n_outputs, MDLConfig(d_embed=self.d_embed, **self.settings))
         with torch.no_grad():
             for weight in model.parameters():
                 weight.add_(torch.randn_like(weight), alpha=0.6 * self.d_embed**-0.5)

@@ -21,6 +21,7 @@ VARIANTS = [
     {"dependencies": "global", "global_penalty": 0.3},
     {"n_inner_steps": 0},
     {"mu_update_from": "old", "residual_reduction": "mean"},
+    {"inner_step": "scaled"},
     {"mu_start": "one", "dependency_scale": "raw", "dependency_diagonal": True},
     {"embedding_input": True, "product_output": False, "first_order": False},
     {"batch_norm": "all", "hidden": (8,)},

@@ -34,7 +34,15 @@ def outputs(module: Refinement, e_BFD: torch.Tensor, wanted: tuple[str, ...]) ->
     ids=["all", "mu", "residuals"],
 )
 @pytest.mark.parametrize("shape", [(1, 2, 1), (16, 5, 3), (37, 22, 40), (20, 39, 4)], ids=str)
-@pytest.mark.parametrize("settings", [{}, {"mu_update_from": "old", "residual_reduction": "mean"}, {"mu_start": "one"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"mu_update_from": "old", "residual_reduction": "mean"},
+        {"mu_start": "one"},
+        {"inner_step": "scaled"},
+    ],
+)
 def test_agrees_with_the_plain_form(shape, settings, wanted):
     torch.manual_seed(0)
     module = Refinement(shape[1], n_inner_steps=3, inner_lr=0.2, sparsity=2.0, **settings)

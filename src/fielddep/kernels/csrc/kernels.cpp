@@ -18,6 +18,7 @@ static void refine_forward(const Refinement& c, int64_t n_threads, const float* 
             const int64_t n = smaller(kLanes, n_rows - row);
             load_fields(c, e + row * fd, {fd, c.d_embed}, n, x.e);
             run(c, x, w0, true);
+            if (c.unit_norm) multiply_by(*x.norm, x.q, m);
             lanes_to_rows(x.w, ff, w + row * ff, ff, n);
             lanes_to_rows(x.mu, m, mu + row * m, m, n);
             lanes_to_rows(x.q, m, q + row * m, m, n);
@@ -49,6 +50,7 @@ static void refine_backward(const Refinement& c, int64_t n_threads, const float*
                 load_or_zero(d_w == nullptr ? nullptr : d_w + row * ff, ff, n, ff, d.w);
                 load_or_zero(d_mu == nullptr ? nullptr : d_mu + row * m, m, n, m, d.mu);
                 load_or_zero(d_q == nullptr ? nullptr : d_q + row * m, m, n, m, d.q);
+                if (c.unit_norm) multiply_by(*x.norm, d.q, m);
                 run_back(c, x, d);
                 for (int64_t i = 0; i < ff; ++i) sum_w0[i] += d.w[i];
                 store_fields(c, d.e, d_e + row * fd, {fd, c.d_embed}, n);

@@ -25,6 +25,7 @@ struct Refinement {
     int64_t n_fields, d_embed, n_steps;
     float w_rate, mu_rate, total, mu_start, value_scale;
     bool gram_form, mu_from_old, with_diagonal;
+    bool unit_norm;  // the embeddings of a row are divided by the root of the norm of S, which is not differentiated
 };
 
 // One column of ids in a batch: its distinct values have slots start ... start + n_slots.

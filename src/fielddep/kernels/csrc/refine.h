@@ -3,6 +3,7 @@
 // Names: E is m x k here (a field a row), S = E E^T, G = S W, q_j the squared residual of field j.
 //     W(t+1) = W(t) - w_rate * mu_j(t) G(t) off the diagonal;  mu(t+1) = project(mu(t) - mu_rate * q(t+1 or t))
 // The backward pass runs the forward again and keeps (W, G, mu) of every step in cache instead of in memory.
+// With `unit_norm`, E stands for the embeddings divided by the root of their |S|, and q is given back in their own unit.
 // "Direct" products R = E^T W, G = E R replace S W where there are many more fields than embedding entries.
 #pragma once
 
@@ -13,6 +14,7 @@ namespace FIELDDEP_ISA {
 
 struct Steps {
     Lane *e, *s, *w, *g, *r, *mu, *q;
+    Lane* norm;  // |S| of the row
     int64_t stride_ff, stride_df, stride_f;  // zero where only the newest step is kept
     Lane* w_at(int64_t t) const { return w + t * stride_ff; }
     Lane* g_at(int64_t t) const { return g + t * stride_ff; }
@@ -22,7 +24,7 @@ struct Steps {
 
 inline int64_t steps_size(const Refinement& c, bool keep) {
     const int64_t m = c.n_fields, k = c.d_embed, n = keep ? c.n_steps + 1 : 1;
-    return m * k + m * m + n * (2 * m * m + k * m + m) + m;
+    return m * k + m * m + n * (2 * m * m + k * m + m) + m + 1;
 }
 
 inline Steps make_steps(const Refinement& c, bool keep, Scratch& scratch) {
@@ -35,6 +37,7 @@ inline Steps make_steps(const Refinement& c, bool keep, Scratch& scratch) {
     x.r = scratch.take(n * k * m);
     x.mu = scratch.take(n * m);
     x.q = scratch.take(m);
+    x.norm = scratch.take(1);
     x.stride_ff = keep ? m * m : 0;
     x.stride_df = keep ? k * m : 0;
     x.stride_f = keep ? m : 0;
@@ -46,6 +49,27 @@ inline void gram(const Refinement& c, Steps& x) {
     multiply(plain(x.e, k), transposed(x.e, k), m, k, m, x.s, false, true);
     for (int64_t i = 1; i < m; ++i)
         for (int64_t j = 0; j < i; ++j) x.s[i * m + j] = x.s[j * m + i];
+}
+
+inline Lane square_root(Lane x) {
+    for (int64_t i = 0; i < kLanes; ++i) x[i] = __builtin_sqrtf(x[i]);
+    return x;
+}
+
+inline void multiply_by(Lane factor, Lane* x, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+// Brings |S| to one by scaling E (and S). The norm is at least the largest eigenvalue of S.
+inline void normalize(const Refinement& c, Steps& x) {
+    const int64_t m = c.n_fields;
+    if (!c.gram_form) gram(c, x);
+    Lane sum{};
+    for (int64_t i = 0; i < m * m; ++i) sum += x.s[i] * x.s[i];
+    const Lane norm = square_root(sum), smallest = broadcast(1e-12f), one = broadcast(1.0f);
+    *x.norm = norm < smallest ? smallest : norm;
+    multiply_by(one / square_root(*x.norm), x.e, m * c.d_embed);
+    multiply_by(one / *x.norm, x.s, m * m);
 }
 
 inline void residuals(const Refinement& c, Steps& x, int64_t t) {
@@ -114,6 +138,7 @@ inline void run(const Refinement& c, Steps& x, const float* w0, bool need_last) 
     for (int64_t i = 0; i < m * m; ++i) x.w[i] = broadcast(w0[i]);
     for (int64_t j = 0; j < m; ++j) x.mu[j] = broadcast(c.mu_start);
     if (c.gram_form) gram(c, x);
+    if (c.unit_norm) normalize(c, x);
     if (c.n_steps > 0 || need_last) residuals(c, x, 0);
     for (int64_t t = 0; t < c.n_steps; ++t) {
         step_w(c, x, t);
@@ -240,10 +265,12 @@ inline void run_back(const Refinement& c, const Steps& x, Gradients& d) {
         if (c.gram_form) back_residuals_gram(c, x, t, d, last);
         else back_residuals_direct(c, x, t, d, last);
     }
-    if (!c.gram_form) return;
-    for (int64_t i = 0; i < m; ++i)
-        for (int64_t j = 0; j < m; ++j) d.h[i * m + j] = d.s[i * m + j] + d.s[j * m + i];
-    multiply(plain(d.h, m), plain(x.e, k), m, m, k, d.e, false);
+    if (c.gram_form) {
+        for (int64_t i = 0; i < m; ++i)
+            for (int64_t j = 0; j < m; ++j) d.h[i * m + j] = d.s[i * m + j] + d.s[j * m + i];
+        multiply(plain(d.h, m), plain(x.e, k), m, m, k, d.e, false);
+    }
+    if (c.unit_norm) multiply_by(broadcast(1.0f) / square_root(*x.norm), d.e, m * k);
 }
 
 inline void load_or_zero(const float* rows, int64_t stride, int64_t n_rows, int64_t n, Lane* lanes) {
