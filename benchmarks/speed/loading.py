@@ -38,7 +38,7 @@ from fielddep.data.store.loader import Rows, StorePart, loader_for
 from fielddep.data.store.store import Store, StoreWriter
 from fielddep.data.target import Target
 from fielddep.data.vocabulary import Vocabulary
-from fielddep.nn.registry import build_model
+from fielddep.models import build_model
 from fielddep.training.defaults import decide
 from fielddep.training.trainer import Trainer
 from fielddep.training.unknown import UnknownTraining

@@ -20,7 +20,7 @@ from fielddep.data.batch import Batch
 from fielddep.data.loader import Loader
 from fielddep.data.target import Target
 from fielddep.fitting import EVALUATION_ROWS
-from fielddep.nn.registry import build_model
+from fielddep.models import build_model
 from fielddep.predictor import BATCH_ROWS
 from fielddep.training.checkpoint import CheckpointFolder
 from fielddep.training.defaults import decide

@@ -21,8 +21,8 @@ from fielddep.data.encoder import TableEncoder
 from fielddep.data.fieldcoder import FieldCoder
 from fielddep.data.schema import Field, Schema
 from fielddep.data.vocabulary import FIRST_ID, Vocabulary
+from fielddep.models import build_model
 from fielddep.nn.model import FieldModel
-from fielddep.nn.registry import build_model
 from fielddep.predictor import Predictor
 from programs import TARGET, config_of, plain_kernels
 from shapes import Shape

@@ -25,7 +25,7 @@ from fielddep.data.batch import Batch, FieldLayout
 from fielddep.data.encoded import EncodedTable
 from fielddep.data.loader import Loader
 from fielddep.data.target import Target
-from fielddep.nn.registry import build_model
+from fielddep.models import build_model
 from fielddep.training.trainer import Trainer
 
 N_FIELDS = 22

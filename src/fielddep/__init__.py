@@ -10,24 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fielddep.bundle import Bundle
-    from fielddep.config import Config, DataConfig, ModelConfig, SplitConfig, TrainConfig
+    from fielddep.config import Config, DataConfig, SplitConfig, TrainConfig
     from fielddep.data.describe import describe
     from fielddep.data.readers import read_table
     from fielddep.errors import FieldDepError, UserError
-    from fielddep.estimators import MDLClassifier, MDLRegressor
+    from fielddep.estimators import BaselineClassifier, BaselineRegressor, MDLClassifier, MDLRegressor
     from fielddep.explain.dependencies import Explanation
     from fielddep.fitting import fit_table
+    from fielddep.model_config import MDLConfig
     from fielddep.predictor import Predictor
 
 _HOMES = {
+    "BaselineClassifier": "estimators",
+    "BaselineRegressor": "estimators",
     "Bundle": "bundle",
     "Config": "config",
     "DataConfig": "config",
     "Explanation": "explain.dependencies",
     "FieldDepError": "errors",
     "MDLClassifier": "estimators",
+    "MDLConfig": "model_config",
     "MDLRegressor": "estimators",
-    "ModelConfig": "config",
     "Predictor": "predictor",
     "SplitConfig": "config",
     "TrainConfig": "config",
@@ -38,14 +41,16 @@ _HOMES = {
 }
 
 __all__ = [
+    "BaselineClassifier",
+    "BaselineRegressor",
     "Bundle",
     "Config",
     "DataConfig",
     "Explanation",
     "FieldDepError",
     "MDLClassifier",
+    "MDLConfig",
     "MDLRegressor",
-    "ModelConfig",
     "Predictor",
     "SplitConfig",
     "TrainConfig",

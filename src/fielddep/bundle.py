@@ -29,8 +29,8 @@ from fielddep.config import Config
 from fielddep.data.encoder import TableEncoder
 from fielddep.errors import BundleError, FieldDepError, UserError
 from fielddep.files import sha256, write_json
+from fielddep.models import MODELS, build_model
 from fielddep.nn.model import FieldModel
-from fielddep.nn.registry import MODELS, build_model
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -115,7 +115,8 @@ class Bundle:
         target = encoder.schema.target
         if target is None:
             raise BundleError(f"{SCHEMA} names no target")
-        model = build_model(encoder.layout, target.n_outputs, config.model)
+        regression = target.task == "regression"
+        model = build_model(encoder.layout, target.n_outputs, config.model, regression=regression)
         model.load_state_dict(load_file(folder / WEIGHTS))
         return cls(config=config, encoder=encoder, model=model.to(torch.device(device)).eval())
 

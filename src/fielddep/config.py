@@ -17,8 +17,11 @@ from typing import Any, Literal, TypeVar
 
 import tomli_w
 
+from fielddep.baseline_configs import BASELINE_CONFIGS
 from fielddep.coercion import check_range, coerce
 from fielddep.errors import ConfigError
+from fielddep.model_config import MDLConfig, ModelConfig
+from fielddep.setting import setting
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -29,19 +32,12 @@ Task = Literal["auto", "binary", "multiclass", "regression"]
 Kind = Literal["categorical", "numerical"]
 Numeric = Literal["scale", "quantile", "log2"]
 
+MODEL_CONFIGS: Mapping[str, type[ModelConfig]] = {"mdl": MDLConfig, **BASELINE_CONFIGS}
+"""Settings of every model, by the name in `model.name`."""
+
 V = TypeVar("V")
 PER_FIELD_DEFAULT = "*"
 """Key of a per-field setting that stands for every field not named."""
-
-
-def setting(
-    default: Any, doc: str, *, at_least: float | None = None, above: float | None = None, below: float | None = None
-) -> Any:
-    """A dataclass field that knows its documentation and the range of its numbers."""
-    metadata = {"doc": doc, "at_least": at_least, "above": above, "below": below}
-    if isinstance(default, dict):
-        return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
 
 
 def for_field(value: V | Mapping[str, V], name: str, otherwise: V) -> V:
@@ -117,59 +113,12 @@ class SplitConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """Meta-Dependency Learning. Symbols of the paper stand in brackets."""
-
-    name: Literal["mdl"] = setting("mdl", "model")
-    d_embed: int | None = setting(None, "size of an embedding (k)", at_least=1)
-    n_inner_steps: int = setting(4, "label-free refinement steps a row (T)", at_least=0)
-    inner_lr: float = setting(1.0, "step size of the refinement (eta)", at_least=0)
-    sparsity: float = setting(10.0, "sum of the field weights mu (lambda); smaller gives sparser weights", above=0)
-    dependencies: Literal["refined", "global", "none"] = setting(
-        "refined",
-        "what the network sees: refined (W(T), mu(T) of the row), global (W(0) alone, with global_penalty) or "
-        "none (no inner loop, no dependency input)",
-    )
-    global_penalty: float = setting(0.01, "weight of the dependency loss when dependencies = global (zeta)", at_least=0)
-    mu_start: Literal["share", "one"] = setting("share", "mu(0): lambda/m each (share) or 1 each (one)")
-    mu_update_from: Literal["new", "old"] = setting("new", "W of the mu update: W(t) (new) or W(t-1) (old)")
-    residual_reduction: Literal["sum", "mean"] = setting(
-        "sum",
-        "squared residuals of the mu update are summed over the k rows of E; mean divides by k. (The paper "
-        "prints a sum with 1_m, which does not conform to k rows.)",
-    )
-    dependency_scale: Literal["normalized", "raw"] = setting(
-        "normalized", "dependencies given to the network: mu/lambda * W (normalized) or mu * W (raw)"
-    )
-    dependency_diagonal: bool = setting(False, "give the network the diagonal of mu * W too")
-    dependency_init: Literal["uniform", "zeros"] = setting("uniform", "W(0) off the diagonal: 1/(m-1) or 0")
-    interaction_init: Literal["xavier", "identity"] = setting(
-        "identity", "start of the pair matrices Phi: the identity (plain products, as in an FM), or Xavier uniform"
-    )
-    product_output: bool = setting(
-        True, "add the plain sum of the pair products to the output, as an FM does (not with several classes)"
-    )
-    embedding_input: bool = setting(False, "give the network the embeddings themselves too, as a deep CTR model does")
-    hidden: tuple[int, ...] = setting((100, 100), "widths of the hidden layers", at_least=1)
-    batch_norm: Literal["all", "hidden", "none"] = setting(
-        "none",
-        "BatchNorm before every hidden layer (all), before all but the first (hidden), or none; in front of the "
-        "first layer it hides the scale of the embeddings, so that a ridge on them does nothing",
-    )
-    dropout: float = setting(0.0, "dropout after every hidden layer", at_least=0, below=1)
-    embedding_dropout: float = setting(0.0, "dropout on the embedded fields", at_least=0, below=1)
-    first_order: bool = setting(True, "add one weight per value (b[x_i]) to the output")
-    embedding_init: Literal["xavier", "normal"] = setting(
-        "normal", "start of embeddings: N(0, embedding_init_scale), or Xavier uniform over the joint table"
-    )
-    embedding_init_scale: float = setting(0.1, "standard deviation when embedding_init = normal", at_least=0)
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """How a model is trained."""
 
-    optimizer: Literal["adagrad", "adam"] = setting("adagrad", "optimiser; both touch only the ids of the batch")
+    optimizer: Literal["adagrad", "adam"] | None = setting(
+        None, "adagrad or adam; both touch only the ids of the batch; default: from the model"
+    )
     lr: float | None = setting(None, "learning rate; default: from the optimiser", above=0)
     batch_size: int | None = setting(None, "rows a step; default: from the number of rows", at_least=1)
     lr_decay: Literal["none", "linear"] = setting(
@@ -233,7 +182,7 @@ class Config:
 
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     split: SplitConfig = dataclasses.field(default_factory=SplitConfig)
-    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+    model: ModelConfig = dataclasses.field(default_factory=MDLConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
 
     @classmethod
@@ -298,17 +247,22 @@ class Config:
     def replace(self, values: Mapping[str, Any]) -> Config:
         """A copy with dotted settings changed.
 
+        Another `model.name` starts from the defaults of that model, and the settings of `model` beside it are its own.
+
         Example:
             >>> Config().replace({"model.d_embed": 20}).model.d_embed
             20
             >>> Config().replace({"model.d_embd": 20})
             Traceback (most recent call last):
-            fielddep.errors.ConfigError: unknown setting model.d_embd; did you mean model.d_embed?
+            fielddep.errors.ConfigError: unknown setting model.d_embd of the model mdl; did you mean model.d_embed?
         """
+        values = dict(values)
+        if "model.name" in values:
+            return dataclasses.replace(self, model=self._model_called(values.pop("model.name"))).replace(values)
         changed: dict[str, dict[str, Any]] = {}
         for path, value in values.items():
             section, _, key = path.partition(".")
-            hints = _hints(section, key)
+            hints = self._hints(section, key)
             name, _, entry = key.partition(".")
             if entry:  # data.kinds.age: one entry of a per-field setting
                 section_now = getattr(self, section)
@@ -321,6 +275,27 @@ class Config:
         config = dataclasses.replace(self, **sections)
         _check_ranges(config)
         return config
+
+    def _model_called(self, name: Any) -> ModelConfig:
+        if name not in MODEL_CONFIGS:
+            near = difflib.get_close_matches(str(name), MODEL_CONFIGS, n=1)
+            advice = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(f"model.name is one of {', '.join(map(repr, MODEL_CONFIGS))}; given {name!r}{advice}")
+        return self.model if self.model.name == name else MODEL_CONFIGS[name]()
+
+    def _hints(self, section: str, key: str) -> dict[str, Any]:
+        """Types of a section's settings; refuses unknown names with the nearest known one."""
+        sections = _names(type(self))
+        name = key.partition(".")[0]
+        if section in sections and name in _names(type(getattr(self, section))):
+            return typing.get_type_hints(type(getattr(self, section)))
+        known = [info.path for info in settings_reference(self)]
+        path = f"{section}.{name}" if name else section
+        by_name = [k for k in known if k.endswith(f".{name or section}")]
+        near = by_name or difflib.get_close_matches(path, known, n=1, cutoff=0.5)
+        advice = f"did you mean {near[0]}?" if near else f"sections are {', '.join(sections)}"
+        of_model = f" of the model {self.model.name}" if section == "model" else ""
+        raise ConfigError(f"unknown setting {path}{of_model}; {advice}")
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Nested plain values; settings that are None are left out, as TOML has no null."""
@@ -347,9 +322,9 @@ class SettingInfo:
     doc: str
 
 
-def settings_reference() -> Iterator[SettingInfo]:
-    """Every setting with its default and documentation."""
-    config = Config()
+def settings_reference(config: Config | None = None) -> Iterator[SettingInfo]:
+    """Every setting with its default and documentation; of MDL, or of the model of `config`."""
+    config = Config() if config is None else Config().replace({"model.name": config.model.name})
     for section in dataclasses.fields(config):
         values = getattr(config, section.name)
         for item in dataclasses.fields(values):
@@ -358,20 +333,6 @@ def settings_reference() -> Iterator[SettingInfo]:
 
 def _names(cls: type) -> list[str]:
     return [item.name for item in dataclasses.fields(cls)]
-
-
-def _hints(section: str, key: str) -> dict[str, Any]:
-    """Types of a section's settings; refuses unknown names with the nearest known one."""
-    sections = typing.get_type_hints(Config)
-    known = [info.path for info in settings_reference()]
-    name = key.partition(".")[0]
-    if section in sections and name in _names(sections[section]):
-        return typing.get_type_hints(sections[section])
-    path = f"{section}.{name}" if name else section
-    by_name = [k for k in known if k.endswith(f".{name or section}")]
-    near = by_name or difflib.get_close_matches(path, known, n=1, cutoff=0.5)
-    advice = f"did you mean {near[0]}?" if near else f"sections are {', '.join(sections)}"
-    raise ConfigError(f"unknown setting {path}; {advice}")
 
 
 def _check_ranges(config: Config) -> None:

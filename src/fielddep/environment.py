@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -37,6 +38,19 @@ def environment(table: pl.DataFrame | Store, source: str = "") -> dict[str, Any]
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "source": _store_facts(table) if isinstance(table, Store) else _table_facts(table, source),
     }
+
+
+def source_version() -> str:
+    """The commit of the checkout that the package is run from, or the version of an installed package."""
+    here = Path(__file__).resolve()
+    try:
+        # Only a checkout of this package tracks this file; an environment may lie in a checkout of something else.
+        tracked = ["git", "-C", str(here.parent), "ls-files", "--error-unmatch", here.name]
+        subprocess.run(tracked, capture_output=True, check=True)
+        head = ["git", "-C", str(here.parent), "rev-parse", "--short", "HEAD"]
+        return subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return metadata.version("fielddep")
 
 
 def _table_facts(table: pl.DataFrame, source: str) -> dict[str, Any]:

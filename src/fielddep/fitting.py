@@ -19,8 +19,9 @@ from fielddep.data.store.loader import loader_for
 from fielddep.data.store.store import Store
 from fielddep.data.target import Target
 from fielddep.errors import SplitError, TrainingError
+from fielddep.models import build_model
 from fielddep.nn.model import FieldModel
-from fielddep.nn.registry import build_model
+from fielddep.nn.norm import BatchNorm
 from fielddep.prepared import Prepared, TrainingData, prepare, prepare_store
 from fielddep.training.callbacks import Callback
 from fielddep.training.checkpoint import CheckpointFolder
@@ -100,8 +101,8 @@ def train_model(
     assert config.train.batch_size is not None
     train, validation = prepared.parts["train"], prepared.parts["validation"]
     _check_memory(encoder.layout, target, config, best_in_memory=checkpoints is None)
-    _check_batches(len(train), config)
-    model = build_model(encoder.layout, target.n_outputs, config.model, seed=config.train.seed)
+    model = build_for(target, encoder.layout, config)
+    _check_batches(len(train), model, config)
     with torch.no_grad():
         model.bias.copy_(prepared.base_C)
     trainer = Trainer(
@@ -144,28 +145,35 @@ def _threads(n_threads: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def build_for(target: Target, layout: FieldLayout, config: Config, *, device: str = "cpu") -> FieldModel:
+    """The fresh model of a target and settings."""
+    regression = target.task == "regression"
+    return build_model(
+        layout, target.n_outputs, config.model, regression=regression, seed=config.train.seed, device=device
+    )
+
+
 def _check_memory(layout: FieldLayout, target: Target, config: Config, *, best_in_memory: bool) -> None:
     """Refuse a model that cannot fit before an hour of work is lost on it."""
-    assert config.model.d_embed is not None
-    row_bytes = 4 * (config.model.d_embed + (target.n_outputs if config.model.first_order else 0))
+    assert config.train.optimizer is not None
+    planned = build_for(target, layout, config, device="meta")
     copies = COPIES_IN_TRAINING[config.train.optimizer] + (config.train.average > 0) + best_in_memory
-    needed = layout.n_ids_total * row_bytes * copies
+    needed = 4 * copies * sum(table.weight.numel() for _, table in planned.tables())
     present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
     if config.train.device == "cpu" and present is not None and needed > present:
         raise TrainingError(
-            f"training would need about {needed / 2**30:.1f} GiB for {layout.n_ids_total:,} ids with embeddings of "
-            f"{config.model.d_embed}, this machine has {present / 2**30:.1f} GiB; lower model.d_embed or raise "
-            "data.min_count"
+            f"training would need about {needed / 2**30:.1f} GiB for the tables of {layout.n_ids_total:,} ids, this "
+            f"machine has {present / 2**30:.1f} GiB; lower model.d_embed or raise data.min_count"
         )
 
 
-def _check_batches(n_rows: int, config: Config) -> None:
+def _check_batches(n_rows: int, model: FieldModel, config: Config) -> None:
     """Refuse batches of one row where BatchNorm must tell a spread."""
     assert config.train.batch_size is not None
     smallest = n_rows // -(-n_rows // config.train.batch_size)
-    if smallest < 2 and config.model.hidden and config.model.batch_norm != "none":
+    if smallest < 2 and any(isinstance(module, BatchNorm) for module in model.modules()):
         raise TrainingError(
             f"BatchNorm needs batches of at least 2 rows; {n_rows} training rows with train.batch_size = "
             f"{config.train.batch_size} give batches of 1; give more rows, raise train.batch_size, or set "
-            "model.batch_norm = 'none'"
+            "model.batch_norm = 'none' where the model has that setting"
         )

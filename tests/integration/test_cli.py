@@ -210,7 +210,10 @@ def test_fit_without_test_rows_shows_validation(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--set", "model.d_embd=3"], "error: unknown setting model.d_embd; did you mean model.d_embed?\n"),
+        (
+            ["--set", "model.d_embd=3"],
+            "error: unknown setting model.d_embd of the model mdl; did you mean model.d_embed?\n",
+        ),
         (["--set", "d_embed"], "error: expected section.key=value, given 'd_embed'; for instance model.d_embed=20\n"),
         (["--config", "none.toml"], "error: config file none.toml does not exist\n"),
         (["--force", "--resume"], "error: --force trains anew and --resume goes on; give one of them\n"),

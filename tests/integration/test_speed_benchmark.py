@@ -29,7 +29,7 @@ import sections
 import shapes
 import timing
 from fielddep.data.loader import Loader
-from fielddep.nn.registry import build_model
+from fielddep.models import build_model
 from fielddep.training.objective import mean_loss
 from fielddep.training.trainer import Trainer
 from programs import TARGET, build_programs, config_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.config import ModelConfig
+from fielddep.model_config import MDLConfig
 from fielddep.nn.interactions import BilinearInteractions
 from fielddep.nn.mdl import MDL
 from tests.conftest import random_table
@@ -33,7 +33,7 @@ def test_identity_start_gives_plain_products():
 
 @pytest.mark.parametrize("product_output", [False, True])
 def test_logit_row_by_row(layout, product_output):
-    config = ModelConfig(d_embed=3, n_inner_steps=2, inner_lr=0.5, sparsity=4.0, hidden=(6,), batch_norm="none",
+    config = MDLConfig(d_embed=3, n_inner_steps=2, inner_lr=0.5, sparsity=4.0, hidden=(6,), batch_norm="none",
                          embedding_init="normal", embedding_init_scale=0.5, product_output=product_output)  # fmt: skip
     torch.manual_seed(0)
     model = MDL(layout, 1, config).double().eval()

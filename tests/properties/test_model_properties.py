@@ -8,20 +8,20 @@ import itertools
 import pytest
 import torch
 
-from fielddep.config import ModelConfig
 from fielddep.data.batch import FieldLayout
 from fielddep.errors import SchemaError
+from fielddep.model_config import MDLConfig
 from fielddep.nn import refinement as refinement_module
 from fielddep.nn.mdl import MDL
 from fielddep.nn.refinement import Refinement
 from tests.conftest import random_table
 
 VARIANTS = [
-    ModelConfig(d_embed=4),
-    ModelConfig(d_embed=4, dependencies="none"),
-    ModelConfig(d_embed=4, dependencies="global"),
-    ModelConfig(d_embed=2, dependency_diagonal=True, dependency_scale="raw", first_order=False, batch_norm="hidden"),
-    ModelConfig(d_embed=4, embedding_input=True, interaction_init="identity", batch_norm="none", dropout=0.2),
+    MDLConfig(d_embed=4),
+    MDLConfig(d_embed=4, dependencies="none"),
+    MDLConfig(d_embed=4, dependencies="global"),
+    MDLConfig(d_embed=2, dependency_diagonal=True, dependency_scale="raw", first_order=False, batch_norm="hidden"),
+    MDLConfig(d_embed=4, embedding_input=True, interaction_init="identity", batch_norm="none", dropout=0.2),
 ]
 
 
@@ -117,6 +117,23 @@ def test_dependency_loss_does_not_rise_for_a_small_step(d_embed):
     assert (losses[-1] < losses[0]).all()
 
 
+@pytest.mark.parametrize("inner_lr", [0.1, 1.0, 1.9])
+def test_scaled_steps_do_not_overshoot_whatever_the_size_of_the_embeddings(inner_lr):
+    refinement = Refinement(6, n_inner_steps=8, inner_lr=inner_lr, sparsity=3.0, inner_step="scaled")
+    torch.nn.init.normal_(refinement.weight)
+    e_BFD = torch.randn(50, 6, 5)
+    w_BFF = refinement(e_BFD).w_BFF
+    for size in (1e-3, 30.0):
+        path = list(refinement.path(size * e_BFD))
+        residuals = [state.squared_residuals_BF for state in path]
+        for before, after in itertools.pairwise(residuals):
+            assert (after <= before * (1 + 1e-5)).all()
+        torch.testing.assert_close(path[-1].w_BFF, w_BFF, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            residuals[0], ((size * e_BFD).transpose(1, 2) @ refinement.w0_FF).square().sum(dim=1), rtol=1e-4, atol=0
+        )
+
+
 def test_constraints_hold_after_every_step():
     refinement = Refinement(6, n_inner_steps=5, inner_lr=2.0, sparsity=3.0)
     for t, state in enumerate(refinement.path(torch.randn(20, 6, 4) * 0.3)):
@@ -135,11 +152,11 @@ def test_small_lambda_gives_sparse_weights():
 
 def test_one_field_is_refused():
     with pytest.raises(SchemaError, match="at least 2"):
-        MDL(FieldLayout(names=("a",), n_ids=(3,)), 1, ModelConfig(d_embed=2))
+        MDL(FieldLayout(names=("a",), n_ids=(3,)), 1, MDLConfig(d_embed=2))
 
 
 def test_numerical_field_scales_its_vector(layout):
-    model = MDL(layout, 1, ModelConfig(d_embed=3))
+    model = MDL(layout, 1, MDLConfig(d_embed=3))
     ids = torch.tensor([[0, 6, 16, 17]])
     one, two = model.embed(ids, torch.tensor([[1.0]])), model.embed(ids, torch.tensor([[2.0]]))
     torch.testing.assert_close(two[:, 2], 2 * one[:, 2])

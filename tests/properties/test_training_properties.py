@@ -14,13 +14,14 @@ import pytest
 import torch
 
 from fielddep.bundle import Bundle
-from fielddep.config import Config, ModelConfig
+from fielddep.config import Config
 from fielddep.data.batch import FieldLayout
 from fielddep.datasets.synthetic import generate
 from fielddep.explain.dependencies import explain_rows
 from fielddep.fitting import Prepared, prepare, train_model
+from fielddep.model_config import MDLConfig
+from fielddep.models import build_model
 from fielddep.nn.mdl import MDL
-from fielddep.nn.registry import build_model
 from fielddep.training.objective import mean_loss
 from fielddep.training.optim import Optimizer
 from tests.conftest import quick_config, random_table, small_frame
@@ -28,10 +29,10 @@ from tests.conftest import quick_config, random_table, small_frame
 # --- memory ---------------------------------------------------------------------------------------------------
 
 VARIANTS = {
-    "refined": ModelConfig(d_embed=8, hidden=(32,)),
-    "global": ModelConfig(d_embed=8, hidden=(32,), dependencies="global"),
-    "none": ModelConfig(d_embed=8, hidden=(32,), dependencies="none"),
-    "no-batch-norm": ModelConfig(d_embed=8, hidden=(32,), batch_norm="none"),
+    "refined": MDLConfig(d_embed=8, hidden=(32,)),
+    "global": MDLConfig(d_embed=8, hidden=(32,), dependencies="global"),
+    "none": MDLConfig(d_embed=8, hidden=(32,), dependencies="none"),
+    "no-batch-norm": MDLConfig(d_embed=8, hidden=(32,), batch_norm="none"),
 }
 
 

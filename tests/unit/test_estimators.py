@@ -87,7 +87,9 @@ def test_parameters_clone_and_set():
 def test_wrong_settings_are_refused_at_fit():
     with pytest.raises(ConfigError, match=r"model.dropout must be below 1"):
         classifier(dropout=1.5).fit(X, Y)
-    with pytest.raises(ConfigError, match=r"unknown setting model.mu_strat; did you mean model.mu_start\?"):
+    with pytest.raises(
+        ConfigError, match=r"unknown setting model.mu_strat of the model mdl; did you mean model.mu_start\?"
+    ):
         classifier(config={"model.mu_strat": "one"}).fit(X, Y)
 
 

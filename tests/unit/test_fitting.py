@@ -311,7 +311,7 @@ def test_a_model_too_large_for_memory_is_refused_beforehand(monkeypatch):
     pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2}
     monkeypatch.setattr(fitting.os, "sysconf", pages.__getitem__)
     with pytest.raises(
-        TrainingError, match=r"GiB for \d+ ids with embeddings of 100, .*lower model.d_embed or raise data.min_count"
+        TrainingError, match=r"GiB for the tables of \d+ ids, .*lower model.d_embed or raise data.min_count"
     ):
         fit_table(FRAME, quick_config(model__d_embed=100))
 

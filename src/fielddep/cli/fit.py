@@ -12,6 +12,7 @@ from fielddep.cli.console import console, print_metrics, say
 from fielddep.cli.options import (
     INTERRUPTED,
     ConfigOption,
+    ModelOption,
     SetOption,
     SourceArgument,
     TargetOption,
@@ -46,6 +47,7 @@ def fit(
     out: OutOption,
     target: TargetOption = None,
     task: TaskOption = None,
+    model: ModelOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     seed: SeedOption = None,
@@ -56,14 +58,21 @@ def fit(
     quiet: QuietOption = False,
 ) -> None:
     """Train on TABLE and keep everything in RUN: settings, history, metrics and the model."""
-    named = {"data.target": target, "data.task": task, "train.seed": seed, "train.device": device}
+    named = {
+        "data.target": target,
+        "data.task": task,
+        "model.name": model,
+        "train.seed": seed,
+        "train.device": device,
+    }
     store = find_store(table)
     chosen = build_config(config, set_, named) if store is None else build_store_config(store, config, set_, named)
     flow = {"force": force, "resume": resume, "tensorboard": tensorboard, "quiet": quiet}
     try:
         run = run_fit(table, chosen, out, store=store, **flow)
     except KeyboardInterrupt:
-        options = {"--target": target, "--task": task, "--config": config, "--seed": seed, "--device": device}
+        options: dict[str, object] = {"--target": target, "--task": task, "--model": model, "--config": config}
+        options |= {"--seed": seed, "--device": device}
         flags = {"--tensorboard": tensorboard, "--quiet": quiet, "--resume": True}
         say_interrupted(out, ["fielddep", "fit", table, "--out", str(out), *said_again(options, set_, flags)])
         raise typer.Exit(INTERRUPTED) from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fielddep.coercion import parse_assignment
-from fielddep.config import Config, DataConfig
+from fielddep.config import MODEL_CONFIGS, Config, DataConfig
 from fielddep.errors import ConfigError, TableError
 
 if sys.version_info >= (3, 11):
@@ -43,6 +43,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TaskOption = Annotated[
     str | None, typer.Option("--task", help="auto, binary, multiclass or regression.", metavar="TASK")
 ]
+
+ModelOption = Annotated[str | None, typer.Option("--model", help=f"Model: {', '.join(MODEL_CONFIGS)}.", metavar="NAME")]
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""

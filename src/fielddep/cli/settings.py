@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fielddep.cli.console import print_table
-from fielddep.config import settings_reference
+from fielddep.cli.options import ModelOption
+from fielddep.config import Config, settings_reference
 
 
-def settings() -> None:
+def settings(model: ModelOption = None) -> None:
     """Print every setting, its default and what it means."""
-    rows = [[info.path, _show(info.default), info.doc] for info in settings_reference()]
+    config = Config() if model is None else Config().replace({"model.name": model})
+    rows = [[info.path, _show(info.default), info.doc] for info in settings_reference(config)]
     print_table(["setting", "default", "meaning"], rows, texts=("default", "meaning"))
 
 

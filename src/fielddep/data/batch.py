@@ -6,7 +6,7 @@ Shape legend: B rows of the batch, F fields and crosses, N numerical fields give
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +28,8 @@ class FieldLayout:
     """Positions of the fields given as `value x vector`, ascending."""
     crosses: tuple[tuple[int, int], ...] = ()
     """Positions of the two fields of each cross; crosses are the last columns of ids."""
+    counts: tuple[np.ndarray, ...] | None = field(default=None, compare=False, repr=False)
+    """Training rows of every local id, per column, where they are known."""
 
     @property
     def n_columns(self) -> int:

@@ -115,6 +115,7 @@ class TableEncoder:
             n_ids=tuple(len(counts) for counts in self.counts),
             numerical=tuple(f for f, field in enumerate(self.schema.fields) if field.numeric == "scale"),
             crosses=tuple((c.left, c.right) for c in self.crosses),
+            counts=self.counts,
         )
 
     @property

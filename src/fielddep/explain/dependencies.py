@@ -161,7 +161,12 @@ def _stack(steps: list[torch.Tensor]) -> Array:
 
 def _mdl(bundle: Bundle) -> MDL:
     model = bundle.model
-    if not isinstance(model, MDL) or model.config.dependencies == "none":
+    if not isinstance(model, MDL):
+        raise UserError(
+            f"only the model mdl learns field dependencies; given a model {bundle.config.model.name}. Train with "
+            "model.name = 'mdl' to explain it"
+        )
+    if model.config.dependencies == "none":
         raise UserError(
             "this model learned no field dependencies (model.dependencies = 'none'); train with "
             "model.dependencies = 'refined' to explain it"

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -21,6 +23,11 @@ class EmbeddingTable(nn.Module):
     The gradient of the table is sparse: it holds only the ids of the batch, and the optimisers of
     `fielddep.training.optim` touch no others.
 
+    Args:
+        layout: columns of ids.
+        d_row: size of a row.
+        kept_I: which joint ids have a row; default: all. The others look up zeros.
+
     Shape:
         ids (B, F), numbers (B, N) -> (B, F, D).
 
@@ -32,10 +39,15 @@ class EmbeddingTable(nn.Module):
     """
 
     numerical: torch.Tensor
+    rows_I: torch.Tensor | None
+    """Row of every joint id in a table that keeps only some; row 0 is zero, stays so, and serves all others."""
 
-    def __init__(self, layout: FieldLayout, d_row: int) -> None:
+    def __init__(self, layout: FieldLayout, d_row: int, *, kept_I: npt.NDArray[np.bool_] | None = None) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(layout.n_ids_total, d_row))
+        rows_I = None if kept_I is None else torch.from_numpy(np.where(kept_I, np.cumsum(kept_I), 0))
+        n_rows = layout.n_ids_total if kept_I is None else 1 + int(kept_I.sum())
+        self.weight = nn.Parameter(torch.zeros(n_rows, d_row))
+        self.register_buffer("rows_I", rows_I, persistent=False)
         self.register_buffer("numerical", torch.tensor(layout.numerical, dtype=torch.int64), persistent=False)
         self.has_numerical = bool(layout.numerical)
 
@@ -46,11 +58,21 @@ class EmbeddingTable(nn.Module):
             nn.init.uniform_(self.weight, -bound, bound)
         else:
             nn.init.normal_(self.weight, std=scale)
+        if self.rows_I is not None:
+            with torch.no_grad():
+                self.weight[0] = 0.0
+
+    def rows_of(self, ids_BF: torch.Tensor) -> torch.Tensor:
+        """Rows of the table that these joint ids look up."""
+        return ids_BF if self.rows_I is None else self.rows_I[ids_BF]
 
     def forward(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
         """Look up the rows of a batch."""
         # A small table's dense gradient costs nothing, but a second code path would have to be kept equal.
-        e_BFD = F.embedding(ids_BF, self.weight, sparse=True)
+        rows_BF = self.rows_of(ids_BF)
+        e_BFD = F.embedding(rows_BF, self.weight, sparse=True)
+        if self.rows_I is not None:
+            e_BFD = e_BFD * (rows_BF > 0).unsqueeze(-1)
         if not self.has_numerical:
             return e_BFD
         scale_BF = torch.ones_like(e_BFD[..., 0]).index_copy(1, self.numerical, numbers_BN.to(e_BFD.dtype))

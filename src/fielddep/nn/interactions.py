@@ -54,3 +54,16 @@ class BilinearInteractions(nn.Module):
             right_BRD = torch.stack(fields[i + 1 :], dim=1)
             products.append((left_BRD * right_BRD).sum(dim=-1))
         return torch.cat(products, dim=1)
+
+
+def sum_of_products(e_BFD: torch.Tensor) -> torch.Tensor:
+    """Sum over all pairs of fields of the product of their embeddings, per dimension.
+
+    Shape:
+        (B, F, ..., D) -> (B, ..., D).
+
+    Example:
+        >>> sum_of_products(torch.tensor([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]])).tolist()
+        [[23.0, 44.0]]
+    """
+    return 0.5 * (e_BFD.sum(dim=1).square() - e_BFD.square().sum(dim=1))

@@ -9,46 +9,46 @@ import torch
 from torch import nn
 
 from fielddep import kernels
-from fielddep.config import ModelConfig
 from fielddep.data.batch import FieldLayout
-from fielddep.errors import ConfigError, SchemaError
+from fielddep.errors import SchemaError
 from fielddep.kernels.network_input import look_up, network_input, sum_of_fields
+from fielddep.model_config import MDLConfig
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.interactions import BilinearInteractions
 from fielddep.nn.mlp import build_mlp
-from fielddep.nn.model import FieldModel
+from fielddep.nn.model import FieldModel, decided
 from fielddep.nn.refinement import Dependencies, Refinement
 
 
 class MDL(FieldModel):
-    """The model of the paper; every point where paper and reference code differ is a setting of `ModelConfig`.
+    """The model of the paper; every point where paper and reference code differ is a setting of `MDLConfig`.
 
     Example:
         >>> layout = FieldLayout(names=("user", "item", "hour"), n_ids=(5, 7, 26))
-        >>> model = MDL(layout, 1, ModelConfig(d_embed=4))
+        >>> model = MDL(layout, 1, MDLConfig(d_embed=4))
         >>> model(torch.tensor([[0, 5, 12], [3, 6, 20]]), torch.empty(2, 0)).shape
         torch.Size([2, 1])
     """
 
     dependency_inputs_Q: torch.Tensor
 
-    def __init__(self, layout: FieldLayout, n_outputs: int, config: ModelConfig) -> None:
+    def __init__(self, layout: FieldLayout, n_outputs: int, config: MDLConfig) -> None:
         super().__init__(layout, n_outputs)
         n_fields, n_columns = layout.n_fields, layout.n_columns
         if n_fields < 2:
             raise SchemaError(f"MDL relates fields to each other and needs at least 2; given {layout.names}")
-        if config.d_embed is None:
-            raise ConfigError("model.d_embed is not decided; give a number or resolve the config from the data")
+        d_embed = decided(config.d_embed)
         self.config = config
-        self.embedding = EmbeddingTable(layout, config.d_embed)
+        self.embedding = EmbeddingTable(layout, d_embed)
         self.embedding.init_weights(config.embedding_init, config.embedding_init_scale)
         self.embedding_dropout = nn.Dropout(config.embedding_dropout)
         self.first_order = EmbeddingTable(layout, n_outputs) if config.first_order else None
-        self.interactions = BilinearInteractions(n_columns, config.d_embed, init=config.interaction_init)
+        self.interactions = BilinearInteractions(n_columns, d_embed, init=config.interaction_init)
         self.refinement = Refinement(
             n_fields,
             n_inner_steps=config.n_inner_steps if config.dependencies == "refined" else 0,
             inner_lr=config.inner_lr,
+            inner_step=config.inner_step,
             sparsity=config.sparsity,
             mu_start=config.mu_start,
             mu_update_from=config.mu_update_from,
@@ -60,7 +60,7 @@ class MDL(FieldModel):
         inputs = _dependency_inputs(n_fields, config)
         self.register_buffer("dependency_inputs_Q", inputs, persistent=False)
         self.mlp = build_mlp(
-            self.interactions.n_pairs + len(inputs) + (n_columns * config.d_embed if config.embedding_input else 0),
+            self.interactions.n_pairs + len(inputs) + (n_columns * d_embed if config.embedding_input else 0),
             config.hidden,
             n_outputs,
             batch_norm=config.batch_norm,
@@ -156,11 +156,9 @@ class MDL(FieldModel):
         return weighted_BFF.flatten(1).index_select(1, self.dependency_inputs_Q)
 
 
-def _dependency_inputs(n_fields: int, config: ModelConfig) -> torch.Tensor:
+def _dependency_inputs(n_fields: int, config: MDLConfig) -> torch.Tensor:
     """Flat positions in the m x m matrix that the network sees."""
     if config.dependencies == "none":
         return torch.empty(0, dtype=torch.int64)
-    positions = torch.arange(n_fields * n_fields)
-    if config.dependency_diagonal:
-        return positions
-    return positions[positions % (n_fields + 1) != 0]
+    seen = [p for p in range(n_fields * n_fields) if config.dependency_diagonal or p % (n_fields + 1)]
+    return torch.tensor(seen)

@@ -9,16 +9,21 @@ from torch import nn
 
 from fielddep.nn.norm import BatchNorm
 
+NormPlaces = Literal["all", "hidden", "none"]
+
 
 def build_mlp(
-    d_in: int,
-    hidden: Sequence[int],
-    n_outputs: int,
-    *,
-    batch_norm: Literal["all", "hidden", "none"] = "all",
-    dropout: float = 0.0,
+    d_in: int, hidden: Sequence[int], n_outputs: int, *, batch_norm: NormPlaces = "all", dropout: float = 0.0
 ) -> nn.Sequential:
-    """ReLU layers with BatchNorm in front of all, all but the first, or none of the hidden ones."""
+    """Hidden layers as `build_hidden` makes them, and a linear one of `n_outputs`."""
+    layers = build_hidden(d_in, hidden, batch_norm=batch_norm, dropout=dropout)
+    return nn.Sequential(*layers, nn.Linear(hidden[-1] if hidden else d_in, n_outputs))
+
+
+def build_hidden(
+    d_in: int, hidden: Sequence[int], *, batch_norm: NormPlaces = "all", dropout: float = 0.0
+) -> nn.Sequential:
+    """ReLU layers with BatchNorm in front of all, all but the first, or none of them."""
     layers: list[nn.Module] = []
     for depth, width in enumerate(hidden):
         if batch_norm == "all" or (batch_norm == "hidden" and depth > 0):
@@ -27,5 +32,4 @@ def build_mlp(
         if dropout > 0:
             layers.append(nn.Dropout(dropout))
         d_in = width
-    layers.append(nn.Linear(d_in, n_outputs))
     return nn.Sequential(*layers)

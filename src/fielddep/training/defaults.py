@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 
 from fielddep.config import Config
+from fielddep.model_config import LEARNING_RATES
 
-LEARNING_RATES = {"adagrad": 0.05, "adam": 0.001}
 EVALUATIONS_AN_EPOCH = 4.0
-EMBEDDING_L2, FIRST_ORDER_L2 = 0.2, 0.1
 
 
 def decide(config: Config, *, n_rows: int) -> Config:
@@ -26,14 +25,19 @@ def decide(config: Config, *, n_rows: int) -> Config:
     model, train = config.model, config.train
     batch_size = train.batch_size or _batch_size(n_rows)
     strength = _ridge_strength(n_rows)
+    optimizer = train.optimizer or model.OPTIMIZER
     decided: dict[str, object] = {
-        "model.d_embed": model.d_embed or _d_embed(n_rows),
         "train.batch_size": batch_size,
-        "train.lr": train.lr or LEARNING_RATES[train.optimizer],
+        "train.optimizer": optimizer,
+        "train.lr": train.lr or LEARNING_RATES[optimizer],
         "train.eval_every": train.eval_every or EVALUATIONS_AN_EPOCH,
-        "train.embedding_l2": EMBEDDING_L2 * strength if train.embedding_l2 is None else train.embedding_l2,
-        "train.first_order_l2": FIRST_ORDER_L2 * strength if train.first_order_l2 is None else train.first_order_l2,
     }
+    if train.embedding_l2 is None:
+        decided["train.embedding_l2"] = model.EMBEDDING_L2 * strength
+    if train.first_order_l2 is None:
+        decided["train.first_order_l2"] = model.FIRST_ORDER_L2 * strength
+    if getattr(model, "d_embed", 0) is None:  # a model without embeddings has no such setting
+        decided["model.d_embed"] = _d_embed(n_rows)
     return config.replace(decided)
 
 

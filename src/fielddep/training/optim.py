@@ -30,6 +30,7 @@ import torch
 from fielddep import kernels
 from fielddep.kernels.network_input import look_up
 from fielddep.kernels.steps import Rule, advance
+from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.model import FieldModel
 
 ADAM_BETAS = (0.9, 0.999)
@@ -89,10 +90,11 @@ class Optimizer:
     ) -> None:
         self.kind = kind
         self.lr = lr
-        self.l2_scale_I = l2_scale_I
         self.weight_decay = weight_decay
         self.clip_norm = clip_norm
-        self._tables = {name: table.weight for name, table in model.tables()}
+        self._lookups = dict(model.tables())
+        self._tables = {name: table.weight for name, table in self._lookups.items()}
+        self._l2_scales = {name: _scale_of_rows(table, l2_scale_I) for name, table in self._lookups.items()}
         self._l2 = {name: l2.get(name, 0.0) for name in self._tables}
         of_tables = {id(weight) for weight in self._tables.values()}
         self._dense = {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) not in of_tables}
@@ -129,8 +131,8 @@ class Optimizer:
         tables = {name: weight for name, weight in self._tables.items() if weight.grad is not None}
         if not tables:
             return self._step_dense(compiled)
-        looked_up = LookedUp.of(ids_BF, len(next(iter(tables.values()))), compiled=compiled)
-        gradients = {name: looked_up.sum_per_id(w.grad) for name, w in tables.items() if w.grad is not None}
+        looked_up = self._looked_up(ids_BF, list(tables), compiled=compiled)
+        gradients = {name: looked_up[name].sum_per_id(w.grad) for name, w in tables.items() if w.grad is not None}
         if not compiled or self.clip_norm is not None:
             self._add_ridge(gradients, looked_up, len(ids_BF))
         if self.clip_norm is not None:
@@ -139,23 +141,35 @@ class Optimizer:
         for name, gradient_UD in gradients.items():
             if compiled:
                 ridge = 0.0 if self.clip_norm is not None else self._l2[name] / max(len(ids_BF), 1)
-                self._advance_compiled(name, tables[name], gradient_UD, looked_up, ridge)
+                self._advance_compiled(name, tables[name], gradient_UD, looked_up[name], ridge)
             else:
-                self._advance_rows(name, tables[name], gradient_UD, looked_up.ids_U)
+                self._advance_rows(name, tables[name], gradient_UD, looked_up[name].ids_U)
         return None
 
-    def _add_ridge(self, gradients: Mapping[str, torch.Tensor], looked_up: LookedUp, n_rows: int) -> None:
+    def _looked_up(self, ids_BF: torch.Tensor, names: Sequence[str], *, compiled: bool) -> dict[str, LookedUp]:
+        """What each table was asked for; the tables that have a row for every id share the answer."""
+        found: dict[str, LookedUp] = {}
+        of_all = None
+        for name in names:
+            table = self._lookups[name]
+            if table.rows_I is not None:
+                found[name] = LookedUp.of(table.rows_of(ids_BF), len(table.weight), compiled=compiled)
+            else:
+                of_all = of_all or LookedUp.of(ids_BF, len(table.weight), compiled=compiled)
+                found[name] = of_all
+        return found
+
+    def _add_ridge(self, gradients: Mapping[str, torch.Tensor], looked_up: Mapping[str, LookedUp], n_rows: int) -> None:
         for name, gradient_UD in gradients.items():
             if self._l2[name] > 0:
-                share_U = self._ridge_weight(looked_up) / n_rows
+                share_U = self._ridge_weight(name, looked_up[name]) / n_rows
                 strength_U1 = (self._l2[name] * share_U).unsqueeze(1).to(gradient_UD.dtype)
-                gradient_UD.addcmul_(strength_U1, self._tables[name][looked_up.ids_U])
+                gradient_UD.addcmul_(strength_U1, self._tables[name][looked_up[name].ids_U])
 
-    def _ridge_weight(self, looked_up: LookedUp) -> torch.Tensor:
+    def _ridge_weight(self, name: str, looked_up: LookedUp) -> torch.Tensor:
         """How firmly every id is held: its look-ups, scaled for its rarity where that is asked."""
-        if self.l2_scale_I is None:
-            return looked_up.counts_U
-        return looked_up.counts_U * self.l2_scale_I[looked_up.ids_U]
+        scale_R = self._l2_scales[name]
+        return looked_up.counts_U if scale_R is None else looked_up.counts_U * scale_R[looked_up.ids_U]
 
     def _clip(self, of_tables: Iterable[torch.Tensor]) -> None:
         gradients = [p.grad for p in self._dense.values() if p.grad is not None]
@@ -189,7 +203,7 @@ class Optimizer:
     def _advance_compiled(
         self, name: str, weight: torch.Tensor, gradient_UD: torch.Tensor, looked_up: LookedUp, ridge: float
     ) -> None:
-        counts_U = self._ridge_weight(looked_up) if ridge > 0 else None
+        counts_U = self._ridge_weight(name, looked_up) if ridge > 0 else None
         slots = self._slots_of(name)
         advance(self._rule, weight, gradient_UD, slots, ids_U=looked_up.ids_U, ridge=ridge, counts_U=counts_U)
 
@@ -204,6 +218,15 @@ class Optimizer:
         if self.weight_decay > 0:
             values.mul_(1.0 - self.lr * self.weight_decay)
         values.add_(direction, alpha=-self.lr)
+
+
+def _scale_of_rows(table: EmbeddingTable, l2_scale_I: torch.Tensor | None) -> torch.Tensor | None:
+    """Factor of the ridge of every row of a table, from that of every joint id."""
+    if l2_scale_I is None or table.rows_I is None:
+        return l2_scale_I
+    scale_R = torch.zeros(len(table.weight), dtype=l2_scale_I.dtype, device=l2_scale_I.device)
+    scale_R[table.rows_I] = l2_scale_I
+    return scale_R
 
 
 def rarity_scale(counts: Sequence[np.ndarray], rarity: float) -> torch.Tensor:

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import torch
 
 from fielddep.config import TrainConfig
-from fielddep.data.batch import Batch
+from fielddep.data.batch import Batch, join_batches
 from fielddep.data.loader import BatchSource
 from fielddep.data.target import Target
 from fielddep.errors import CheckpointError, TrainingError
-from fielddep.nn.model import FieldModel
+from fielddep.nn.model import START_ROWS, FieldModel
 from fielddep.training.average import WeightAverage
 from fielddep.training.best import BestWeights, copy_weights
 from fielddep.training.callbacks import Callback, TrainingPlan
@@ -83,7 +83,12 @@ class Trainer:
         history: History | None = None,
         checkpoints: CheckpointFolder | None = None,
     ) -> None:
-        assert config.lr is not None and config.eval_every is not None and config.embedding_l2 is not None
+        assert (
+            config.optimizer is not None
+            and config.lr is not None
+            and config.eval_every is not None
+            and config.embedding_l2 is not None
+        )
         self.model = model
         self.target = target
         self.config = config
@@ -129,6 +134,8 @@ class Trainer:
             try:
                 self._tell(lambda c: c.on_start(plan))
                 self._clock = time.perf_counter() - self.state.seconds
+                if self.state.step == 0:
+                    self._start_model()
                 while not self.state.finished:
                     self.run_epoch()
             finally:
@@ -136,6 +143,17 @@ class Trainer:
         self._best.restore(self.model, self.state.best_step)
         self.model.eval()
         return self.history
+
+    def _start_model(self) -> None:
+        """Show some training rows to a model that starts from rows."""
+        if type(self.model).start_from is FieldModel.start_from:
+            return
+        rows: list[Batch] = []
+        for batch in self.train.batches():
+            rows.append(dataclasses.replace(batch, target_B=None, weight_B=None))
+            if sum(map(len, rows)) >= START_ROWS:
+                break
+        self.model.start_from(join_batches(rows).to(self.device))
 
     def run_epoch(self) -> None:
         """Learn from the rest of the current epoch's batches, evaluating on the way."""
@@ -167,6 +185,7 @@ class Trainer:
         if self.device.type == "cpu" or self.state.step % NAN_CHECK_STEPS == 0:
             self._guard(batch, total)
         self.optimizer.step(batch.ids_BF)
+        self.model.after_step(self.state.step)
         self._loss_sum += loss.detach()
         self._n_losses += 1
         self._tell(lambda c: c.on_step(self.state.step, len(batch), float(loss.detach())))
@@ -301,6 +320,6 @@ def _suspect(model: FieldModel, batch: Batch) -> str | None:
             return layout.names[field]
     sizes_F = torch.zeros(layout.n_columns)
     for _, table in model.tables():
-        rows_BF = table.weight.detach()[batch.ids_BF].abs().amax(dim=2).cpu()
+        rows_BF = table.weight.detach()[table.rows_of(batch.ids_BF)].abs().amax(dim=2).cpu()
         sizes_F = torch.maximum(sizes_F, torch.nan_to_num(rows_BF, nan=math.inf).amax(dim=0))
     return layout.names[int(sizes_F.argmax())] if len(sizes_F) else None

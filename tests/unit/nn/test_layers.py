@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch import nn
 
-from fielddep.config import ModelConfig
 from fielddep.data.target import Target
 from fielddep.errors import ConfigError
+from fielddep.model_config import MDLConfig
+from fielddep.models import build_model
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.link import predictions
 from fielddep.nn.mdl import MDL
 from fielddep.nn.mlp import build_mlp
 from fielddep.nn.model import FieldModel
 from fielddep.nn.norm import BatchNorm
-from fielddep.nn.registry import build_model
 
 
 def test_table_gradient_holds_only_the_ids_of_the_batch(layout):
@@ -89,7 +89,7 @@ def test_link():
 
 def test_same_seed_same_weights_and_the_callers_random_state_is_left_alone(layout):
     before = torch.get_rng_state()
-    models = [build_model(layout, 1, ModelConfig(d_embed=3), seed=seed) for seed in (1, 1, 2)]
+    models = [build_model(layout, 1, MDLConfig(d_embed=3), seed=seed) for seed in (1, 1, 2)]
     assert torch.equal(torch.get_rng_state(), before)
     weights = [model.embedding.weight for model in models]
     assert torch.equal(weights[0], weights[1])
@@ -103,14 +103,14 @@ def test_a_model_must_say_how_it_predicts(layout):
 
 def test_undecided_size_is_refused(layout):
     with pytest.raises(ConfigError, match="d_embed is not decided"):
-        MDL(layout, 1, ModelConfig())
+        MDL(layout, 1, MDLConfig())
 
 
 def test_crosses_are_no_fields_of_the_dependencies():
     from fielddep.data.batch import FieldLayout
 
     layout = FieldLayout(names=("a", "b", "a x b"), n_ids=(4, 4, 9), crosses=((0, 1),))
-    model = MDL(layout, 1, ModelConfig(d_embed=2))
+    model = MDL(layout, 1, MDLConfig(d_embed=2))
     assert model.refinement.w0_FF.shape == (2, 2)
     assert model.interactions.n_pairs == 3
     assert model.n_parameters == sum(p.numel() for p in model.parameters())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fielddep.config import ModelConfig
 from fielddep.errors import SchemaError
 from fielddep.fitting import prepare, train_model
+from fielddep.model_config import MDLConfig
 from fielddep.nn.mdl import MDL
 from fielddep.training.average import WeightAverage, refresh_norm
 from fielddep.training.history import History
@@ -16,7 +16,7 @@ from tests.conftest import quick_config, random_table, small_frame
 
 def build(layout, batch_norm="none"):
     torch.manual_seed(0)
-    return MDL(layout, 1, ModelConfig(d_embed=3, hidden=(4,), batch_norm=batch_norm))
+    return MDL(layout, 1, MDLConfig(d_embed=3, hidden=(4,), batch_norm=batch_norm))
 
 
 def set_all(model, value):

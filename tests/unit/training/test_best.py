@@ -9,7 +9,7 @@ import torch
 
 from fielddep.errors import CheckpointError
 from fielddep.fitting import fit_table
-from fielddep.nn.registry import build_model
+from fielddep.models import build_model
 from fielddep.training.best import BestWeights, copy_weights
 from fielddep.training.checkpoint import CheckpointFolder
 from tests.conftest import quick_config, small_frame

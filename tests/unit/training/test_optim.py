@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fielddep import kernels
-from fielddep.config import ModelConfig
+from fielddep.model_config import MDLConfig
 from fielddep.nn.mdl import MDL
 from fielddep.training.optim import LookedUp, Optimizer
 from tests.conftest import random_table
@@ -14,7 +14,7 @@ from tests.conftest import random_table
 
 def build(layout, **config):
     torch.manual_seed(1)
-    return MDL(layout, 1, ModelConfig(d_embed=3, batch_norm="none", hidden=(4,), **config))
+    return MDL(layout, 1, MDLConfig(d_embed=3, batch_norm="none", hidden=(4,), **config))
 
 
 def backward(model, batch):

@@ -1,0 +1,155 @@
+"""Run the accuracy benchmark: `fielddep compare` on every table, with the same tuning budget for all models of a table.
+
+    python benchmarks/accuracy/compare.py --scratch DIR                 all tables
+    python benchmarks/accuracy/compare.py frappe --scratch DIR          one of them
+    python benchmarks/accuracy/compare.py --scratch DIR --gather        only gather what is done
+
+DIR keeps stores, searches and runs, so an interrupted benchmark goes on where it stopped. What is gathered here:
+
+    results.csv                        one row a figure; the rows of a model on a table are replaced together
+    comparison/TABLE/                  the tables that `compare` makes
+    configs/MODEL-TABLE.toml           the settings that were run
+    search/MODEL-TABLE.csv             every trial of the searches
+    machine.json                       what it ran on
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import torch
+
+import tables
+
+HERE = Path(__file__).parent
+PROJECT = HERE.parents[1]
+COLUMNS = ("dataset", "model", "variant", "seed", "split", "metric", "value", "train_seconds", "commit")
+"""The first columns of `results.csv`; others follow."""
+KEY = ["dataset", "model", "variant"]
+PAPER = ("lr", "fm", "ffm", "xdeepfm", "afn", "ifm", "inn", "llfm", "rafm", "fwl")
+"""The baselines that the paper reports on Frappe and ML-Rating."""
+OTHERS = ("wide_deep", "deepfm", "node", "tabnet", "tabtransformer", "saint", "finalmlp")
+TREES = ("lightgbm", "catboost")
+MDL = ("mdl", "mdl-wo-dep")
+SHORT = ("lr", "fm", "deepfm", "xdeepfm", "finalmlp", *TREES, *MDL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """How one table is compared.
+
+    Attributes:
+        models: who takes part.
+        rows: training rows that a search uses; None for all.
+        settings: of the encoding.
+        trials: of each search at most.
+        minutes: of each search at most.
+    """
+
+    models: tuple[str, ...]
+    rows: int | None = None
+    settings: tuple[str, ...] = ()
+    trials: int = 10
+    minutes: float = 5.0
+
+
+BENCHES = {
+    "frappe": Bench(models=(*PAPER, *OTHERS, *TREES, *MDL)),
+    "ml-rating": Bench(models=(*PAPER, *TREES, *MDL), rows=200_000),
+    # Joint columns, found on training rows, as `fielddep fit` has them by default; trees get none and find their own.
+    "flights": Bench(models=SHORT, settings=("data.crosses=auto",)),
+    "diabetes130": Bench(models=SHORT, settings=("data.crosses=auto",)),
+    "ml-tag-part": Bench(models=SHORT),
+}
+
+
+def command(name: str, given: argparse.Namespace) -> list[str]:
+    """The call of `fielddep compare` for one table."""
+    bench = BENCHES[name]
+    rows = bench.rows if given.rows is None else given.rows
+    options = {
+        "--models": ",".join(given.models or bench.models),
+        "--seeds": given.seeds,
+        "--trials": given.trials or bench.trials,
+        "--minutes": given.minutes or bench.minutes,
+        "--rows": rows or None,
+        "--threads": given.threads,
+        "--jobs": given.jobs,
+        "--raw": tables.data_home(),
+        "--out": given.scratch / name,
+    }
+    words = [word for option, value in options.items() if value is not None for word in (option, str(value))]
+    words += [word for setting in bench.settings for word in ("--set", setting)]
+    return [sys.executable, "-m", "fielddep", "compare", name, *words]
+
+
+def gather(name: str, done: Path, here: Path = HERE) -> None:
+    """Take results, tables, settings and trials of a finished comparison over."""
+    fresh = pl.read_csv(done / "results.csv", infer_schema_length=None)
+    path = here / "results.csv"
+    frames = [fresh.with_columns(pl.col("value").round(6), pl.col("train_seconds").round(1))]
+    if path.exists():
+        old = pl.read_csv(path, infer_schema_length=None)
+        frames.insert(0, old.join(fresh.select(KEY).unique(), on=KEY, how="anti"))
+    merged = pl.concat(frames, how="diagonal_relaxed")
+    merged.select(*COLUMNS, pl.exclude(COLUMNS)).write_csv(path)
+    target = here / "comparison" / name
+    target.mkdir(parents=True, exist_ok=True)
+    for table in (*done.glob("comparison.[mct]*"), *done.glob("dunnett-*")):
+        if table.suffix != ".json":
+            shutil.copyfile(table, target / table.name)
+    for folder, found in {"configs": done.glob("configs/*.toml"), "search": done.glob("search/*/trials.csv")}.items():
+        (here / folder).mkdir(exist_ok=True)
+        for file in found:
+            model = file.stem if folder == "configs" else file.parent.name
+            shutil.copyfile(file, here / folder / f"{model}-{name}{file.suffix}")
+
+
+def write_machine(n_threads: int) -> None:
+    """What the results were measured on."""
+    facts = {
+        "cores": os.cpu_count(),
+        "threads": n_threads,
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+    (HERE / "machine.json").write_text(json.dumps(facts, indent=2) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", default=list(BENCHES), metavar="TABLE")
+    parser.add_argument("--scratch", type=Path, required=True, help="folder of stores, searches and runs")
+    parser.add_argument("--models", nargs="+", help="these instead of all that are planned")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--trials", type=int, help="instead of the planned budget")
+    parser.add_argument("--minutes", type=float, help="instead of the planned budget")
+    parser.add_argument("--rows", type=int, help="instead of the planned sample; 0 tunes on all rows")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--gather", action="store_true", help="run nothing, gather what is done")
+    given = parser.parse_args()
+    for name in given.tables:
+        if name not in BENCHES:
+            parser.error(f"expected tables among {', '.join(BENCHES)}, given {name}")
+        if not given.gather:
+            environment = {**os.environ, "PYTHONPATH": str(PROJECT / "src")}
+            subprocess.run(command(name, given), env=environment, check=True)
+            write_machine(given.threads)
+        if (given.scratch / name / "results.csv").exists():
+            gather(name, given.scratch / name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,327 @@
+"""Settings of the rivals of MDL, one class a model; `model_config` says what the parts of a class mean.
+
+`STARTS` are settings that their authors or later benchmarks found good on tables like Frappe and MovieLens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from fielddep.model_config import RIDGE_SEARCH, DeepConfig, EmbeddingConfig, ModelConfig
+from fielddep.setting import Between, OneOf, Space, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class LRConfig(ModelConfig):
+    """Logistic or linear regression: one weight a value."""
+
+    name: Literal["lr"] = setting("lr", "model")
+
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        "train.first_order_l2": Between(0.0001, 0.3, log=True),
+        "train.l2_rarity": OneOf((0.0, 0.5, 1.0)),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FMConfig(EmbeddingConfig):
+    """Factorization machine: one weight a value, one product of embeddings a pair of fields."""
+
+    name: Literal["fm"] = setting("fm", "model")
+
+    SEARCH: ClassVar[Mapping[str, Space]] = {**RIDGE_SEARCH, "model.d_embed": OneOf((10, 20, 40, 80))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FFMConfig(EmbeddingConfig):
+    """Field-aware factorization machine: a value has one embedding for every other field."""
+
+    name: Literal["ffm"] = setting("ffm", "model")
+    d_embed: int | None = setting(8, "size of an embedding; a value has one for every other field", at_least=1)
+    normalize: bool = setting(False, "scale every row's products to a row of unit length, as libffm does")
+
+    SEARCH: ClassVar[Mapping[str, Space]] = {**RIDGE_SEARCH, "model.d_embed": OneOf((4, 8, 16))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FWLConfig(EmbeddingConfig):
+    """Field-wise learning: a linear model for every value of a field over the other fields, of low rank."""
+
+    name: Literal["fwl"] = setting("fwl", "model")
+    d_embed: int | None = setting(10, "largest rank of a field's models", at_least=1)
+    rank_base: float | None = setting(
+        None, "rank of a field's models: log of its number of values to this base, at most d_embed", above=1
+    )
+    variance_lr: float = setting(
+        0.001, "step size of the penalty on the variance of a field's models; 0 leaves it out", at_least=0
+    )
+    variance_every: int = setting(1000, "training steps between two steps of that penalty", at_least=1)
+    mean_penalty: bool = setting(True, "the penalty holds the mean of a field's models too")
+    first_order: bool = setting(True, "add one weight per value to the output")
+
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        **RIDGE_SEARCH,
+        "model.d_embed": OneOf((5, 10, 20)),
+        "model.variance_lr": Between(1e-6, 1e-2, log=True),
+        "model.variance_every": OneOf((100, 1000)),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class LLFMConfig(EmbeddingConfig):
+    """Locally linear factorization machine: one FM an anchor, mixed by how near the row is to each anchor."""
+
+    name: Literal["llfm"] = setting("llfm", "model")
+    d_embed: int | None = setting(10, "size of an embedding; every anchor has its own", at_least=1)
+    n_anchors: int = setting(5, "anchors, each with an FM of its own", at_least=1)
+    locality: float = setting(0.4, "factor of the distances (L/C); larger uses fewer anchors a row", above=0)
+    anchor_rate: float = setting(
+        0.1, "how fast the anchors move, relative to the other weights; 0 leaves them at their start", at_least=0
+    )
+    anchor_rows: int = setting(20_000, "training rows that the anchors start from, by K-means", at_least=1)
+
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        **RIDGE_SEARCH,
+        "model.d_embed": OneOf((10, 20, 40)),
+        "model.n_anchors": OneOf((2, 5, 10)),
+        "model.locality": Between(0.05, 1.0, log=True),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaFMConfig(EmbeddingConfig):
+    """Rank-aware factorization machine: frequent values have larger embeddings."""
+
+    name: Literal["rafm"] = setting("rafm", "model")
+    d_embed: int | None = setting(32, "size of the smallest embedding, that of the rarest values", at_least=1)
+    d_levels: tuple[int, ...] = setting((128,), "sizes of the further embeddings, ascending", at_least=1)
+    thresholds: tuple[int, ...] = setting(
+        (64,), "a value seen more often than this in training has the embedding of that level too", at_least=0
+    )
+    distill: float = setting(
+        1.0, "weight of the loss that teaches a level to predict as the next one does (rho)", at_least=0
+    )
+    joint: bool = setting(
+        False, "the task loss trains the lower levels of frequent values too (released code); else that loss alone"
+    )
+
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        **RIDGE_SEARCH,
+        "model.d_embed": OneOf((16, 32)),
+        "model.d_levels": OneOf(((64,), (128,), (256,))),
+        "model.thresholds": OneOf(((16,), (64,), (256,))),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class IFMConfig(DeepConfig):
+    """Input-aware factorization machine: a network scales a row's own weights and embeddings."""
+
+    name: Literal["ifm"] = setting("ifm", "model")
+    hidden: tuple[int, ...] = setting((256, 128), "widths of the network that scales the fields", at_least=1)
+    batch_norm: Literal["all", "hidden", "none"] = setting("none", "BatchNorm before hidden layers")
+    dropout: float = setting(0.0, "dropout after every hidden layer", at_least=0, below=1)
+
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        **RIDGE_SEARCH,
+        "model.d_embed": OneOf((16, 40, 64)),
+        "model.hidden": OneOf(((128, 64), (256, 128))),
+        "model.dropout": OneOf((0.0, 0.2)),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class INNConfig(EmbeddingConfig):
+    """Interaction-aware neural network: attention over pairs, scaled by prototypes of their fields."""
+
+    name: Literal["inn"] = setting("inn", "model")
+    d_attention: int = setting(16, "width of the attention network over pairs (A)", at_least=1)
+    d_field: int = setting(16, "size of a field's vector (K_F)", at_least=1)
+    temperature: float = setting(10.0, "divisor inside the attention network (tau)", above=0)
+    n_hidden: int = setting(5, "hidden units over all pairs", at_least=1)
+    dropout: float = setting(0.1, "dropout on the attention weights and on the pairs", at_least=0, below=1)
+
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        **RIDGE_SEARCH,
+        "model.d_embed": OneOf((10, 20, 40)),
+        "model.n_hidden": OneOf((5, 20, 100)),
+        "model.temperature": Between(1.0, 10.0, log=True),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class WideDeepConfig(DeepConfig):
+    """Wide & Deep: one weight a value beside a network on the embeddings."""
+
+    name: Literal["wide_deep"] = setting("wide_deep", "model")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepFMConfig(DeepConfig):
+    """DeepFM: a factorization machine beside a network on the same embeddings."""
+
+    name: Literal["deepfm"] = setting("deepfm", "model")
+
+
+@dataclass(frozen=True, kw_only=True)
+class XDeepFMConfig(DeepConfig):
+    """xDeepFM: weights of values, a network, and a compressed interaction network."""
+
+    name: Literal["xdeepfm"] = setting("xdeepfm", "model")
+    d_embed: int | None = setting(10, "size of an embedding", at_least=1)
+    n_maps: tuple[int, ...] = setting(
+        (64,), "feature maps of each layer of the compressed interaction network", at_least=1
+    )
+
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        **DeepConfig.SEARCH,
+        "model.d_embed": OneOf((10, 16, 32)),
+        "model.n_maps": OneOf(((32,), (64,), (32, 32))),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class AFNConfig(DeepConfig):
+    """Adaptive factorization network: logarithmic neurons learn the order of the interactions."""
+
+    name: Literal["afn"] = setting("afn", "model")
+    d_embed: int | None = setting(10, "size of an embedding", at_least=1)
+    n_neurons: int = setting(600, "logarithmic neurons, shared by all dimensions of the embeddings", at_least=1)
+    hidden: tuple[int, ...] = setting((400,), "widths of the hidden layers", at_least=1)
+    embedding_init_scale: float = setting(0.01, "largest embedding at the start; all are positive", at_least=0)
+
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        **RIDGE_SEARCH,
+        "model.d_embed": OneOf((10, 20)),
+        "model.n_neurons": OneOf((200, 600)),
+        "model.dropout": OneOf((0.0, 0.2, 0.4)),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalMLPConfig(DeepConfig):
+    """FinalMLP: two gated networks whose outputs meet in a bilinear form."""
+
+    name: Literal["finalmlp"] = setting("finalmlp", "model")
+    d_embed: int | None = setting(10, "size of an embedding", at_least=1)
+    hidden: tuple[int, ...] = setting((400,), "widths of the first network", at_least=1)
+    hidden_2: tuple[int, ...] = setting((100,), "widths of the second network", at_least=1)
+    gate_hidden: tuple[int, ...] = setting((400,), "widths of the networks that gate the two", at_least=1)
+    context_1: tuple[str, ...] = setting((), "fields that gate the first network; none: a learned vector")
+    context_2: tuple[str, ...] = setting((), "fields that gate the second network; none: a learned vector")
+    n_heads: int = setting(5, "blocks of the bilinear form; it divides the last widths of both networks", at_least=1)
+    dropout: float = setting(0.4, "dropout after every hidden layer", at_least=0, below=1)
+    batch_norm: Literal["all", "hidden", "none"] = setting("all", "BatchNorm before hidden layers")
+
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        **RIDGE_SEARCH,
+        "model.d_embed": OneOf((10, 20, 40)),
+        "model.hidden_2": OneOf(((100,), (400,), (800,))),
+        "model.dropout": OneOf((0.1, 0.2, 0.4)),
+        "model.batch_norm": OneOf(("all", "hidden", "none")),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class NODEConfig(EmbeddingConfig):
+    """NODE: layers of soft oblivious trees on the embeddings."""
+
+    name: Literal["node"] = setting("node", "model")
+    d_embed: int | None = setting(8, "size of an embedding; its numbers are the inputs of the trees", at_least=1)
+    n_layers: int = setting(1, "layers; each sees the outputs of those before it", at_least=1)
+    n_trees: int = setting(256, "trees a layer", at_least=1)
+    depth: int = setting(6, "splits of a tree", at_least=1)
+    d_tree: int = setting(3, "outputs of a tree", at_least=1)
+
+    OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        **RIDGE_SEARCH,
+        "model.d_embed": OneOf((4, 8, 16)),
+        "model.n_trees": OneOf((64, 128, 256)),
+        "model.depth": OneOf((4, 6)),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TabNetConfig(EmbeddingConfig):
+    """TabNet: steps that each look at a sparse choice of the inputs."""
+
+    name: Literal["tabnet"] = setting("tabnet", "model")
+    d_embed: int | None = setting(10, "size of an embedding", at_least=1)
+    n_steps: int = setting(3, "decision steps", at_least=1)
+    d_decision: int = setting(16, "outputs of a step (n_d)", at_least=1)
+    d_attention: int = setting(16, "numbers that choose the inputs of the next step (n_a)", at_least=1)
+    relaxation: float = setting(1.3, "how often an input may be chosen again (gamma); 1 means once", at_least=1)
+    sparsity: float = setting(0.001, "weight of the entropy of the choices", at_least=0)
+    virtual_batch: int = setting(256, "rows that BatchNorm takes its statistics from", at_least=2)
+
+    OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        **RIDGE_SEARCH,
+        "model.d_embed": OneOf((4, 10, 20)),
+        "model.n_steps": OneOf((3, 4, 5)),
+        "model.d_decision": OneOf((16, 32, 64)),
+        "model.d_attention": OneOf((16, 32, 64)),
+        "model.sparsity": Between(1e-5, 1e-3, log=True),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TabTransformerConfig(EmbeddingConfig):
+    """TabTransformer: attention between the fields of a row, then a network."""
+
+    name: Literal["tabtransformer"] = setting("tabtransformer", "model")
+    d_embed: int | None = setting(32, "size of an embedding; n_heads divides it", at_least=1)
+    column_share: float = setting(
+        0.125, "share of an embedding that all values of a field have in common", at_least=0, below=1
+    )
+    n_layers: int = setting(3, "layers of attention", at_least=1)
+    n_heads: int = setting(4, "heads of a layer", at_least=1)
+    hidden: tuple[int, ...] = setting((200, 100), "widths of the network behind the attention", at_least=1)
+    dropout: float = setting(0.1, "dropout inside the layers and the network", at_least=0, below=1)
+
+    OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        **RIDGE_SEARCH,
+        "model.d_embed": OneOf((16, 32)),
+        "model.n_layers": OneOf((1, 2, 3)),
+        "model.dropout": OneOf((0.0, 0.1, 0.3)),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SAINTConfig(EmbeddingConfig):
+    """SAINT: attention between fields, then between rows; predictions look at fixed reference rows."""
+
+    name: Literal["saint"] = setting("saint", "model")
+    d_embed: int | None = setting(32, "size of an embedding; n_heads divides it", at_least=1)
+    n_layers: int = setting(1, "blocks of attention between fields and between rows", at_least=1)
+    n_heads: int = setting(4, "heads of a layer", at_least=1)
+    attention: Literal["fields", "both"] = setting("both", "attention between fields only, or between rows too")
+    n_reference: int = setting(
+        128, "training rows that a predicted row attends to, and rows of a group in training", at_least=1
+    )
+    d_row_head: int = setting(16, "size of a head of the attention between rows", at_least=1)
+    hidden: tuple[int, ...] = setting((100,), "widths of the network behind the attention", at_least=1)
+    dropout: float = setting(0.1, "dropout inside the layers between fields", at_least=0, below=1)
+    row_dropout: float = setting(0.1, "dropout inside the layers between rows", at_least=0, below=1)
+
+    OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        **RIDGE_SEARCH,
+        "model.d_embed": OneOf((8, 16, 32)),
+        "model.attention": OneOf(("fields", "both")),
+        "model.dropout": OneOf((0.1, 0.3, 0.8)),
+    }
+
+
+BASELINE_CONFIGS: Mapping[str, type[ModelConfig]] = {
+    config().name: config
+    for config in (
+        *(LRConfig, FMConfig, FFMConfig, XDeepFMConfig, AFNConfig, IFMConfig, INNConfig, LLFMConfig, RaFMConfig),
+        *(FWLConfig, WideDeepConfig, DeepFMConfig, NODEConfig, TabNetConfig, TabTransformerConfig, SAINTConfig),
+        FinalMLPConfig,
+    )
+}

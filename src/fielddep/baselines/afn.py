@@ -1,0 +1,52 @@
+"""AFN: the adaptive factorization network (Cheng 2020).
+
+Shape legend: B rows, F fields, N numerical fields, C outputs, D embedding size, H logarithmic neurons, R = B * D, as
+the neurons are shared by all dimensions of the embeddings.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from fielddep.baseline_configs import AFNConfig
+from fielddep.data.batch import FieldLayout
+from fielddep.nn.embedding import EmbeddingTable
+from fielddep.nn.mlp import build_mlp
+from fielddep.nn.model import FieldModel, decided
+from fielddep.nn.norm import BatchNorm
+
+SMALLEST = 1e-4
+"""Embeddings nearer to zero count as this, as zero has no logarithm."""
+NEURON_SCALE = 0.1
+"""Standard deviation of the exponents at the start, small as they go through exp."""
+
+
+class AFN(FieldModel):
+    """Products of learned powers: z_h = exp(a_h + sum_i W_ih * norm(log |e[c_i]|)), y = b + MLP(norm(z)).
+
+    The exponents W are shared by the dimensions of the embeddings, and both BatchNorms take their statistics over rows
+    and dimensions. With several classes the network has as many outputs.
+    """
+
+    def __init__(self, layout: FieldLayout, n_outputs: int, config: AFNConfig) -> None:
+        super().__init__(layout, n_outputs)
+        d_embed = decided(config.d_embed)
+        self.embedding = EmbeddingTable(layout, d_embed)
+        nn.init.uniform_(self.embedding.weight, 0.0, config.embedding_init_scale)
+        self.log_norm = BatchNorm(layout.n_columns)
+        self.neurons = nn.Linear(layout.n_columns, config.n_neurons)
+        nn.init.normal_(self.neurons.weight, std=NEURON_SCALE)
+        nn.init.zeros_(self.neurons.bias)
+        self.product_norm = BatchNorm(config.n_neurons)
+        self.mlp = build_mlp(
+            d_embed * config.n_neurons, config.hidden, n_outputs, batch_norm=config.batch_norm, dropout=config.dropout
+        )
+
+    def forward(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
+        """Logits (B, C)."""
+        e_BFD = self.embedding(ids_BF, numbers_BN)
+        logs_RF = e_BFD.abs().clamp(min=SMALLEST).log().transpose(1, 2).flatten(0, 1)
+        products_RH = self.product_norm(self.neurons(self.log_norm(logs_RF)).exp())
+        deep_BC: torch.Tensor = self.mlp(products_RH.view(ids_BF.shape[0], -1))
+        return self.bias + deep_BC

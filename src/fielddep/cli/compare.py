@@ -1,0 +1,200 @@
+"""`fielddep compare`: models with tuned settings and several seeds on the same rows, tested for significance."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fielddep.cli.console import METRICS, console, say
+from fielddep.cli.data import RawOption
+from fielddep.cli.encode import shown
+from fielddep.cli.options import INTERRUPTED, SetOption, TargetOption, TaskOption, said_again
+from fielddep.cli.search import RowsOption, SourceArgument, split_settings
+from fielddep.coercion import parse_assignment
+from fielddep.errors import UserError
+from fielddep.experiments.lookers import ComparisonLooker
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from fielddep.experiments.grid import Cell, Grid
+    from fielddep.experiments.results import RunResult
+
+OutOption = Annotated[Path, typer.Option("--out", help="Folder of the comparison.", metavar="DIR")]
+ModelsOption = Annotated[
+    str, typer.Option("--models", help="Models, such as mdl,fm,lightgbm; all: every one.", metavar="NAMES")
+]
+SeedsOption = Annotated[int, typer.Option("--seeds", help="Runs of each model.", metavar="N")]
+ConfigsOption = Annotated[
+    Path | None, typer.Option("--configs", help="Folder of settings that were found before.", metavar="DIR")
+]
+SearchOption = Annotated[bool, typer.Option("--search/--no-search", help="Search settings first, or use defaults.")]
+TrialsOption = Annotated[int, typer.Option("--trials", help="Trials of each search at most.", metavar="N")]
+MinutesOption = Annotated[float | None, typer.Option("--minutes", help="Minutes of each search at most.", metavar="M")]
+ControlOption = Annotated[
+    str, typer.Option("--control", help="Model that the others are tested against.", metavar="NAME")
+]
+ThreadsOption = Annotated[int | None, typer.Option("--threads", help="CPU threads of each run.", metavar="N", min=1)]
+JobsOption = Annotated[int, typer.Option("--jobs", help="Runs at a time.", metavar="N", min=1)]
+KeepOption = Annotated[bool, typer.Option("--keep-failed", help="Do not try again what failed.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print the table and warnings only.")]
+
+
+def compare(
+    source: SourceArgument,
+    out: OutOption,
+    models: ModelsOption = "all",
+    seeds: SeedsOption = 5,
+    target: TargetOption = None,
+    task: TaskOption = None,
+    set_: SetOption = None,
+    configs: ConfigsOption = None,
+    search: SearchOption = True,
+    trials: TrialsOption = 30,
+    minutes: MinutesOption = None,
+    rows: RowsOption = None,
+    control: ControlOption = "mdl",
+    threads: ThreadsOption = None,
+    jobs: JobsOption = 1,
+    raw: RawOption = None,
+    keep_failed: KeepOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Compare models on the same rows; go on where an earlier call stopped.
+
+    Settings come from DIR/MODEL.toml of --configs, else from a search with the same budget for every model. --set takes
+    settings of data and split for the encoding, and of train for every model. DIR holds all results and tables.
+    """
+    from fielddep.experiments.comparison import compare as run_comparison
+    from fielddep.experiments.contenders import ALL, find_contenders
+    from fielddep.experiments.plan import LOGS, Plan, check_folder
+    from fielddep.experiments.rendering import comparison_grid
+    from fielddep.experiments.sources import open_source
+    from fielddep.experiments.study import STORE_FOLDER, import_optuna
+    from fielddep.experiments.tree_configs import TREE_CONFIGS
+    from fielddep.experiments.trees import installed_trees
+    from fielddep.experiments.trial_loop import Budget
+
+    given = dict(map(parse_assignment, set_ or []))
+    given |= {p: v for p, v in {"data.target": target, "data.task": task}.items() if v is not None}
+    settings, fixed = split_settings(given)
+    if search and configs is None:
+        import_optuna()  # an absent extra is told before anything is read
+    absent = [name for name in TREE_CONFIGS if name not in installed_trees()]
+    if ALL in models.split(",") and absent:
+        say(f"left out, as not installed: {', '.join(absent)}; pip install 'fielddep[trees]'")
+    plan = Plan(
+        contenders=find_contenders(models),
+        n_seeds=seeds,
+        budget=Budget(trials=trials, minutes=minutes) if search else None,
+        configs=configs,
+        given=fixed,
+        search_rows=rows,
+        threads=threads,
+        n_jobs=jobs,
+        keep_failed=keep_failed,
+    )
+    check_folder(out)
+    try:
+        with shown(quiet) as progress:
+            named = open_source(source, out / STORE_FOLDER, settings=settings, raw=raw, progress=progress)
+        looker = ComparisonLog(quiet=quiet)
+        with looker.bar:
+            table = run_comparison(named.dataset, named.store, out, plan, control=control, looker=looker)
+    except KeyboardInterrupt:
+        options: dict[str, object] = {
+            "--models": models,
+            "--seeds": seeds,
+            "--target": target,
+            "--task": task,
+            "--configs": configs,
+        }
+        options |= {"--trials": trials, "--minutes": minutes, "--rows": rows, "--control": control}
+        options |= {"--threads": threads, "--jobs": jobs, "--raw": raw}
+        flags = {"--no-search": not search, "--keep-failed": keep_failed, "--quiet": quiet}
+        words = ["fielddep", "compare", source, "--out", str(out), *said_again(options, set_, flags)]
+        say(f"interrupted; the runs that are done are kept. Go on with\n  {shlex.join(words)}")
+        raise typer.Exit(INTERRUPTED) from None
+    print_grid(comparison_grid(table))
+    console().print(f"results, tables and tests are in {out}", soft_wrap=True)
+    if not any(row.n_finished for row in table.rows):
+        raise UserError(f"no run was successful; the reasons stand below the table and in {out / LOGS}")
+
+
+def print_grid(grid: Grid) -> None:
+    """A comparison on the terminal: the best in bold, notes below."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for place, name in enumerate(grid.header):
+        table.add_column(name, justify="right" if place else "left", overflow="fold")
+    for row in grid.rows:
+        table.add_row(*map(_text, row))
+    stream = console()
+    stream.print(grid.caption, style="bold", soft_wrap=True)
+    stream.print(table)
+    for note in grid.notes:
+        stream.print(note, soft_wrap=True)
+
+
+def _text(cell: Cell) -> Text:
+    from rich.text import Text
+
+    return Text(cell.text + ("*" if cell.star else ""), style="bold" if cell.bold else "")
+
+
+class ComparisonLog(ComparisonLooker):
+    """A line a search or run, and on a terminal a live bar.
+
+    Args:
+        quiet: whether to show nothing.
+    """
+
+    def __init__(self, *, quiet: bool) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        log = console(stderr=True)
+        self.quiet = quiet
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=log,
+            disable=quiet or not log.is_terminal,
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=None)
+
+    def on_plan(self, what: str, n_todo: int, n_done: int) -> None:
+        """Say how much there is to do."""
+        self.bar.reset(self.task, total=n_todo + n_done, completed=n_done, description=what)
+        self._say(f"{n_todo} {what} to do" + (f", {n_done} are done" if n_done else ""))
+
+    def on_begin(self, title: str) -> None:
+        """Show what is under way."""
+        self.bar.update(self.task, description=title)
+
+    def on_searched(self, title: str, failure: str | None) -> None:
+        """Say how a search ended."""
+        self.bar.advance(self.task)
+        self._say(f"{title}: {'done' if failure is None else f'failed: {failure}'}")
+
+    def on_run(self, result: RunResult) -> None:
+        """Say what a run gave."""
+        self.bar.advance(self.task)
+        title = f"{result.model} seed {result.seed}"
+        if result.error is not None:
+            self._say(f"{title}: failed: {result.error}")
+            return
+        test = result.metrics["test"]
+        figures = ", ".join(f"{name} {test[name]:.4f}" for name in METRICS if name in test)
+        self._say(f"{title}: {figures} ({result.train_seconds:.0f} s)")
+
+    def _say(self, line: str) -> None:
+        if not self.quiet:
+            say(line)

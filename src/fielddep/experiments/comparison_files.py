@@ -1,0 +1,59 @@
+"""Files of a comparison: its figures and tables, and what one must know to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fielddep.experiments.plan import Plan
+from fielddep.experiments.rendering import SUFFIXES, render
+from fielddep.experiments.results import RunResult, to_frame
+from fielddep.experiments.tables import ComparisonTable
+from fielddep.experiments.tree_configs import TREE_CONFIGS
+from fielddep.files import write_text
+from fielddep.training.metrics import N_CALIBRATION_BINS
+
+RESULTS, COMPARISON, DUNNETT = "results.csv", "comparison", "dunnett"
+
+
+def write_tables(folder: Path, results: Sequence[RunResult], table: ComparisonTable, plan: Plan) -> None:
+    """All figures as a tidy CSV, and the tables in every form; Markdown also says how to read them."""
+    write_text(folder / RESULTS, to_frame(results).write_csv())
+    for form, suffix in SUFFIXES.items():
+        text = render(table, form)
+        notes = "\n" + "\n\n".join(reading_notes(table, plan)) + "\n" if form == "markdown" else ""
+        write_text(folder / f"{COMPARISON}{suffix}", text + notes)
+        for metric, test in table.tests.items():
+            write_text(folder / f"{DUNNETT}-{metric}{suffix}", render(test, form))
+
+
+def reading_notes(table: ComparisonTable, plan: Plan) -> list[str]:
+    """What the columns mean, and how the settings came about."""
+    notes = [_settings_note(plan)]
+    if "calibration_error" in table.metrics:
+        notes.append(
+            f"Calibration error: expected calibration error over {N_CALIBRATION_BINS} bins of equally many test rows."
+        )
+    notes.append(
+        "Training time includes the evaluations on validation rows, rows/s does not; prediction time is that of all "
+        "test rows, from ids to outputs; peak memory is that of a process that does nothing but the run, Python and "
+        f"its libraries included. Every run had {plan.process_threads} thread{'s' if plan.process_threads > 1 else ''}."
+    )
+    if any(contender.model in TREE_CONFIGS for contender in plan.contenders):
+        notes.append(
+            "Tree models get the same encoded rows: ids as categories, numbers as numbers, without crosses, as trees "
+            "find their own. Their parameters are leaves and splits (CatBoost's statistics of values not counted), "
+            "and their rows/s counts every row once a tree, evaluations included."
+        )
+    return notes
+
+
+def _settings_note(plan: Plan) -> str:
+    given = f"Settings are those of {plan.configs.name}/" if plan.configs is not None else ""
+    if plan.budget is None:
+        return f"{given}; models without a file there have their defaults." if given else "All models have defaults."
+    minutes = "" if plan.budget.minutes is None else f" or {plan.budget.minutes:g} minutes, whichever came first"
+    rows = "" if plan.search_rows is None else f", on at most {plan.search_rows:,} training rows"
+    budget = f"{plan.budget.trials} trials{minutes}{rows}"
+    others = f"{given}; those of other models were" if given else "The settings of every model were"
+    return f"{others} searched on validation rows with the same budget: {budget}."

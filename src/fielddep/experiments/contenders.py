@@ -1,0 +1,146 @@
+"""Contenders: what may take part in a comparison, by name: every model, the trees, and variants of models."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from fielddep.config import MODEL_CONFIGS, Config
+from fielddep.errors import ConfigError, UserError
+from fielddep.experiments.tree_configs import TREE_CONFIGS
+from fielddep.experiments.trees import check_installed, installed_trees
+from fielddep.model_config import ModelConfig
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ALL = "all"
+CONFIG_CLASSES: Mapping[str, type[ModelConfig]] = {**MODEL_CONFIGS, **TREE_CONFIGS}
+"""Settings of every model and of the trees, by name."""
+OF_A_RUN = ("train.seed", "train.device", "train.threads")
+"""Settings that belong to one run and not to what a search found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """A model, or a variant of one.
+
+    Attributes:
+        name: its name in tables and files.
+        model: the model whose settings it has.
+        settings: what makes it a variant; they overrule what a search of the model found.
+    """
+
+    name: str
+    model: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def config(self, values: Mapping[str, Any] | None = None) -> Config:
+        """Settings of the model with dotted ones changed; those of the variant overrule them."""
+        base = dataclasses.replace(Config(), model=CONFIG_CLASSES[self.model]())
+        return base.replace({**(values or {}), **self.settings})
+
+
+VARIANTS: Mapping[str, Contender] = {
+    "mdl-wo-dep": Contender(name="mdl-wo-dep", model="mdl", settings={"model.dependencies": "none"}),
+}
+"""Variants by name; a variant is compared with the tuned settings of its model, all else equal."""
+
+
+def find_contender(name: str) -> Contender:
+    """The contender of a name.
+
+    Raises:
+        UserError: there is none; names the nearest.
+        MissingExtraError: its library is not installed.
+    """
+    if name in VARIANTS:
+        return VARIANTS[name]
+    if name not in CONFIG_CLASSES:
+        known = [*CONFIG_CLASSES, *VARIANTS]
+        near = difflib.get_close_matches(name.lower(), known, n=1)
+        advice = f"; did you mean {near[0]!r}?" if near else ""
+        raise UserError(f"expected a model ({', '.join(known)}), given {name!r}{advice}")
+    check_installed(name)
+    return Contender(name=name, model=name)
+
+
+def find_contenders(names: str) -> tuple[Contender, ...]:
+    """Contenders of a list such as "mdl,fm"; "all" stands for every model, and for the trees that are installed.
+
+    Raises:
+        UserError: for an unknown name, or none at all.
+    """
+    chosen: list[str] = []
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        chosen += [*MODEL_CONFIGS, *installed_trees()] if name == ALL else [name]
+    if not chosen:
+        raise UserError(f"expected models, such as mdl,fm or {ALL}; given {names!r}")
+    return tuple(find_contender(name) for name in dict.fromkeys(chosen))
+
+
+def read_settings(
+    path: Path, contender: Contender, sections: Sequence[str] = ("data", "split", "model", "train")
+) -> dict[str, Any]:
+    """Dotted settings of some sections of a TOML file for a contender.
+
+    Raises:
+        ConfigError: the file cannot be read, or is of another model.
+    """
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"config file {path} cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config file {path} is not valid TOML: {error}") from None
+    values = {f"{section}.{key}": value for section, keys in found.items() for key, value in _table(section, keys)}
+    name = values.pop("model.name", "mdl")
+    if name != contender.model:
+        raise ConfigError(f"expected settings of {contender.model} in {path}, found those of {name}; give its own file")
+    contender.config(values)  # refuses what is no setting, in the sections left out too
+    return {path: value for path, value in values.items() if path.split(".")[0] in sections}
+
+
+def _table(section: str, keys: Any) -> list[tuple[str, Any]]:
+    if not isinstance(keys, Mapping):
+        raise ConfigError(f"settings stand in sections (data, split, model, train), given: {section} = {keys!r}")
+    return list(keys.items())
+
+
+def changed_settings(config: Config) -> dict[str, dict[str, Any]]:
+    """Nested settings that are not the defaults of their model, and the model's name; what `config_of` reads.
+
+    Seed, device and threads are left out: they belong to a run.
+    """
+    defaults = dataclasses.replace(Config(), model=type(config.model)()).to_dict()
+    changed = {
+        section: {
+            key: value
+            for key, value in settings.items()
+            if value != defaults[section].get(key) and f"{section}.{key}" not in OF_A_RUN
+        }
+        for section, settings in config.to_dict().items()
+    }
+    changed["model"] = {"name": config.model.name, **changed["model"]}
+    return {section: settings for section, settings in changed.items() if settings}
+
+
+def settings_toml(config: Config) -> str:
+    """The same as TOML that `fielddep fit --config` takes, where it can train the model."""
+    return tomli_w.dumps(changed_settings(config))
+
+
+def config_of(values: Mapping[str, Mapping[str, Any]]) -> Config:
+    """Settings of any model from nested values, such as `changed_settings` gives."""
+    dotted = {f"{section}.{key}": value for section, keys in values.items() for key, value in keys.items()}
+    model = dotted.pop("model.name", "mdl")
+    return Contender(name=model, model=model).config(dotted)

@@ -1,0 +1,77 @@
+"""Plan: what a comparison compares and how, and where its files lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fielddep.errors import UserError
+from fielddep.experiments.contenders import Contender
+from fielddep.experiments.processes import n_threads
+from fielddep.experiments.study import STORE_FOLDER
+from fielddep.experiments.trial_loop import Budget
+
+MARK, SEARCHES, CONFIGS, RUNS, LOGS = "comparison.json", "search", "configs", "runs", "logs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is compared, and how.
+
+    Attributes:
+        contenders: the models.
+        n_seeds: runs of each, with the seeds from 0 on.
+        budget: of the search of each model that has no settings in `configs`; None leaves them at their defaults.
+        configs: folder of settings, `MODEL.toml`, that were found before.
+        given: dotted settings of training that hold for every model.
+        search_rows: training rows at most that a search uses.
+        search_seed: seed of the searches.
+        threads: CPU threads of each process; None shares the processors out.
+        n_jobs: processes at a time.
+        keep_failed: whether what failed is left as it is.
+
+    Raises:
+        UserError: for no seeds, no such folder, or settings that cannot hold for every model.
+    """
+
+    contenders: tuple[Contender, ...]
+    n_seeds: int = 5
+    budget: Budget | None = field(default_factory=Budget)
+    configs: Path | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+    search_rows: int | None = None
+    search_seed: int = 0
+    threads: int | None = None
+    n_jobs: int = 1
+    keep_failed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.n_seeds < 1:
+            raise UserError(f"a comparison needs at least one seed, given {self.n_seeds}")
+        if self.configs is not None and not self.configs.is_dir():
+            raise UserError(f"expected a folder of settings (MODEL.toml), there is none at {self.configs}")
+        for path in self.given:
+            if not path.startswith("train."):
+                raise UserError(f"only settings of train hold for every model, given {path}; use --configs for others")
+
+    @property
+    def process_threads(self) -> int:
+        """CPU threads of each process."""
+        return n_threads(self.threads, self.n_jobs)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder of other things.
+
+    Raises:
+        UserError: it is no folder, or not empty and no comparison's.
+    """
+    own = (MARK, STORE_FOLDER)  # the store may be there before the mark
+    try:
+        foreign = folder.exists() and not any((folder / name).exists() for name in own) and any(folder.iterdir())
+    except OSError as error:
+        raise UserError(f"{folder} cannot be used: {error.strerror or error}; choose another folder") from error
+    if foreign:
+        raise UserError(f"{folder} is not empty and holds no comparison; choose another folder")

@@ -1,0 +1,101 @@
+"""Processes: commands that run side by side, so many at a time, each with a log of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fielddep.errors import UserError
+
+POLL_SECONDS = 0.05
+GRACE_SECONDS = 10.0
+"""How long a process may take to end when it is asked to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A command to run.
+
+    Attributes:
+        title: what it does.
+        command: its words.
+        log: file of all that it prints.
+        on_end: told how it ended: None for a success, else the reason.
+    """
+
+    title: str
+    command: list[str]
+    log: Path
+    on_end: Callable[[str | None], None]
+
+
+def run_tasks(tasks: Iterable[Task], *, n_jobs: int = 1, on_begin: Callable[[Task], None] | None = None) -> None:
+    """Run all tasks in their order, `n_jobs` at a time. Whatever ends this early ends the processes too.
+
+    Raises:
+        UserError: for fewer than one at a time, or a log that cannot be written.
+    """
+    if n_jobs < 1:
+        raise UserError(f"expected at least one process at a time, given {n_jobs}")
+    waiting, running = list(tasks), dict[int, tuple[Task, subprocess.Popen[bytes]]]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < n_jobs:
+                task = waiting.pop(0)
+                if on_begin is not None:
+                    on_begin(task)
+                process = _start(task)
+                running[process.pid] = (task, process)
+            time.sleep(POLL_SECONDS)
+            for pid, (task, process) in list(running.items()):
+                if process.poll() is not None:
+                    del running[pid]
+                    task.on_end(_reason(task, process.returncode))
+    finally:
+        _end([process for _, process in running.values()])
+
+
+def _start(task: Task) -> subprocess.Popen[bytes]:
+    try:
+        task.log.parent.mkdir(parents=True, exist_ok=True)
+        with task.log.open("wb") as log:
+            # In a session of its own it is interrupted once, by `_end`, and not by the terminal too.
+            return subprocess.Popen(
+                task.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+    except OSError as error:
+        raise UserError(f"cannot run {task.title}: {error.strerror or error} ({task.log})") from error
+
+
+def _reason(task: Task, code: int) -> str | None:
+    if code == 0:
+        return None
+    if code < 0:
+        name = signal.Signals(-code).name
+        memory = "; perhaps for want of memory" if -code == getattr(signal, "SIGKILL", 0) else ""
+        return f"the process was killed ({name}){memory}"
+    lines = task.log.read_text("utf-8", errors="replace").strip().splitlines()
+    return (lines[-1] if lines else f"ended with code {code}").removeprefix("error: ")
+
+
+def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+    """Interrupt processes, so that they can put their work in order; kill those that take too long."""
+    for process in processes:
+        process.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + GRACE_SECONDS
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def n_threads(asked: int | None, n_jobs: int) -> int:
+    """Threads of each of several processes: what is asked for, else an even share of the processors."""
+    return asked or max(1, (os.cpu_count() or 1) // max(1, n_jobs))

@@ -1,0 +1,154 @@
+"""One run of a comparison, in a process of its own: `python -m fielddep.experiments.single_run JOB`, a job as JSON.
+
+A process of its own has a peak memory of its own, and a run that is killed takes no other with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fielddep.errors import UserError
+from fielddep.experiments.results import RunResult
+from fielddep.files import write_json
+
+MEASURED_PARTS = ("validation", "test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What one run is to do.
+
+    Attributes:
+        dataset: name of the data.
+        contender: name of the model.
+        seed: seed of the training.
+        settings: name of the settings ("tuned", "default").
+        config: nested settings that are not defaults.
+        store: folder of the rows.
+        sha256: which store it must be.
+        result: file of the result.
+        threads: CPU threads.
+        commit: version of the source.
+    """
+
+    dataset: str
+    contender: str
+    seed: int
+    settings: str
+    config: Mapping[str, Mapping[str, Any]]
+    store: str
+    sha256: str
+    result: str
+    threads: int | None = None
+    commit: str | None = None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a result must have been made from to be that of this job."""
+        return {"config": json.loads(json.dumps(self.config)), "settings": self.settings, "store": self.sha256}
+
+    def failed(self, reason: str) -> RunResult:
+        """The result of a run that came to nothing."""
+        return dataclasses.replace(self._blank(), error=reason)
+
+    def _blank(self) -> RunResult:
+        return RunResult(
+            dataset=self.dataset, model=self.contender, seed=self.seed, settings=self.settings, commit=self.commit
+        )
+
+    def save(self, result: RunResult) -> None:
+        """Write a result beside what it was made from."""
+        write_json(Path(self.result), {"made_from": self.identity, "result": json.loads(result.to_json())})
+
+    def saved(self) -> RunResult | None:
+        """The result that is there; None where there is none, or one of other settings or rows."""
+        try:
+            found = json.loads(Path(self.result).read_text("utf-8"))
+            if not isinstance(found, dict) or found.get("made_from") != self.identity:
+                return None
+            return RunResult.from_json(json.dumps(found.get("result")))
+        except (OSError, ValueError):  # a damaged file is none; UserError is a ValueError
+            return None
+
+    def run(self) -> RunResult:
+        """Train, and measure on validation and test rows.
+
+        Raises:
+            UserError: the rows or the settings cannot be used.
+        """
+        # Only here, so that whoever makes a job need not wait for torch.
+        import torch
+
+        from fielddep.data.store.store import Store
+        from fielddep.experiments.contender_training import train_contender
+        from fielddep.experiments.contenders import config_of
+        from fielddep.experiments.trained import measured
+        from fielddep.prepared import prepare_store
+
+        config = config_of(self.config).replace({"train.seed": self.seed, "train.threads": self.threads})
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        store = Store.open(self.store)
+        if store.sha256 != self.sha256:
+            raise UserError(f"the store {self.store} was replaced since the comparison began; begin it anew")
+        data = prepare_store(store, config)
+        trained = train_contender(data)
+        parts = {name: measured(trained.logits, data.target, data.parts[name]) for name in MEASURED_PARTS}
+        test = parts["test"]
+        return dataclasses.replace(
+            self._blank(),
+            metrics={name: _shown(part.metrics) for name, part in parts.items()},
+            n_parameters=trained.n_parameters,
+            train_seconds=trained.seconds,
+            rows_per_s=trained.rows_per_s,
+            peak_mb=peak_mb(),
+            predict_seconds=test.seconds,
+            predict_rows_per_s=test.n_rows / test.seconds,
+        )
+
+
+def _shown(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Without the loss, which is one of the others."""
+    return {name: value for name, value in metrics.items() if name != "loss"}
+
+
+def peak_mb() -> float:
+    """Largest resident memory of this process so far, in millions of bytes."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        # Of this program alone; what `getrusage` tells includes the process that started it.
+        lines = dict(line.split(":", 1) for line in status.read_text("utf-8").splitlines() if ":" in line)
+        return int(lines["VmHWM"].split()[0]) * 1024 / 1e6
+    import resource  # there is none on Windows
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def command(job: Job) -> list[str]:
+    """The command that does a job."""
+    return [sys.executable, "-m", "fielddep.experiments.single_run", json.dumps(asdict(job))]
+
+
+def main() -> None:
+    """Do the job of the command line and save its result, or why there is none."""
+    from fielddep.experiments.trial_loop import reason_of
+
+    job = Job(**json.loads(sys.argv[1]))
+    try:
+        result = job.run()
+    except Exception as error:
+        traceback.print_exc()
+        result = job.failed(reason_of(error))
+    job.save(result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Study: Optuna's file of a search (extra `search`), which outlives any kill.
+
+What is tried next follows from the seed and from the trials that are over: a start of the model, or the proposal of a
+sampler that is seeded anew for every trial. So a trial that was lost is simply proposed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fielddep.errors import MissingExtraError, UserError
+from fielddep.experiments.trial_records import LOST, trial_records
+
+if TYPE_CHECKING:
+    import optuna
+
+DATABASE, STUDY, REQUEST = "search.sqlite", "search", "request"
+STORE_FOLDER = "store"
+"""Where the rows of a table lie in the folder of a search or comparison; they are there before anything else."""
+RANDOM_TRIALS = 6
+"""Trials that are over before the sampler learns from them."""
+UNPRUNED_TRIALS, UNPRUNED_LOSSES = 4, 6
+"""No trial is pruned before so many are over, and none before so many of its own evaluations."""
+MAX_KILLS = 2
+"""A trial during which the process was killed so often is not tried again."""
+NOT_KILLED = -1
+"""In place of a trial's place: it was interrupted by the user, which says nothing against it."""
+
+
+def import_optuna() -> Any:
+    """Optuna, or an error that says how to install it.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import optuna
+    except ImportError:
+        raise MissingExtraError("a search needs Optuna; pip install 'fielddep[search]'") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def open_study(folder: Path, request: Mapping[str, Any]) -> optuna.Study:
+    """The study of a folder, made if it is not there.
+
+    Raises:
+        UserError: it is of another request, or the folder cannot be used.
+    """
+    library = import_optuna()
+    path = folder / DATABASE
+    if folder.exists() and not path.exists() and any(entry.name != STORE_FOLDER for entry in folder.iterdir()):
+        raise UserError(f"{folder} is not empty and holds no search; choose another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        study: optuna.Study = library.create_study(
+            storage=f"sqlite:///{path.resolve()}",
+            study_name=STUDY,
+            load_if_exists=True,
+            pruner=library.pruners.MedianPruner(
+                n_startup_trials=UNPRUNED_TRIALS, n_warmup_steps=UNPRUNED_LOSSES, n_min_trials=2
+            ),
+        )
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror or error}; choose another folder") from error
+    except Exception as error:  # whatever a damaged file makes of SQLite and SQLAlchemy
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{path} cannot be used ({reason}); remove it to search anew") from error
+    if REQUEST not in study.user_attrs:
+        study.set_user_attr(REQUEST, as_json(request))
+    _check_request(study.user_attrs[REQUEST], as_json(request), folder)
+    return study
+
+
+def as_json(value: Any) -> Any:
+    """A value as it comes back from JSON."""
+    return json.loads(json.dumps(value))
+
+
+def _check_request(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
+    for name, value in now.items():
+        if before.get(name) != value:
+            raise UserError(
+                f"{folder} holds a search with {name} = {before.get(name)!r}, now it is {value!r}; give the old value "
+                "to go on, or choose another folder"
+            )
+
+
+def next_trial(
+    study: optuna.Study, n_over: int, seed: int, start: tuple[Mapping[str, Any], dict[str, Any]] | None
+) -> optuna.Trial:
+    """Begin a trial.
+
+    Args:
+        study: the search.
+        n_over: trials that are over.
+        seed: seed of the search.
+        start: parameters and facts of a trial that is not left to the sampler.
+    """
+    library = import_optuna()
+    waiting = study.get_trials(deepcopy=False, states=[library.trial.TrialState.WAITING])
+    if start is not None and not waiting:  # a kill may have left the same one waiting
+        study.enqueue_trial(dict(start[0]), user_attrs=start[1])
+    drawn = int(np.random.SeedSequence((seed, n_over)).generate_state(1)[0])
+    study.sampler = library.samplers.TPESampler(
+        seed=drawn, n_startup_trials=RANDOM_TRIALS, multivariate=False, constant_liar=False
+    )
+    return study.ask()
+
+
+def give_up_killed(study: optuna.Study) -> None:
+    """End the trials that were under way when a process was killed: one is tried again, but not for ever."""
+    states = import_optuna().trial.TrialState
+    for trial in study.get_trials(deepcopy=False, states=[states.RUNNING]):
+        place = len(trial_records(study))
+        kills = 1 + sum(lost == place for _, lost in study.user_attrs.get(LOST, []))
+        if kills < MAX_KILLS:
+            lose(study, trial.number, place)
+        else:
+            study.tell(trial.number, state=states.FAIL)
+
+
+def lose(study: optuna.Study, number: int, place: int) -> None:
+    """End a trial as if it had never been; the next one will be the same."""
+    study.set_user_attr(LOST, [*study.user_attrs.get(LOST, []), [number, place]])
+    with contextlib.suppress(RuntimeError):  # it may be over already
+        study.tell(number, state=import_optuna().trial.TrialState.FAIL)

@@ -1,0 +1,101 @@
+"""Attention between tokens, and the network on every token that follows it.
+
+Both are meant to stand in a residual block behind a LayerNorm: x + Attention(LayerNorm(x)).
+
+Shape legend: B rows, S tokens, D size of a token, H heads, E size of a head, K keys.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from fielddep.errors import ConfigError
+
+EXPANSION = 4
+"""Hidden units of `FeedForward`, as a multiple of the size of a token."""
+
+
+class Attention(nn.Module):
+    """Scaled dot-product attention with several heads.
+
+    Args:
+        d_token: size of a token.
+        n_heads: heads.
+        d_head: size of a head; default: d_token / n_heads.
+        dropout: share of the attention weights dropped when training.
+
+    Shape:
+        (B, S, D) -> (B, S, D).
+    """
+
+    def __init__(self, d_token: int, n_heads: int, *, d_head: int | None = None, dropout: float = 0.0) -> None:
+        super().__init__()
+        if d_head is None and d_token % n_heads:
+            raise ConfigError(f"model.n_heads must divide model.d_embed; given {n_heads} heads and {d_token}")
+        self.n_heads = n_heads
+        self.d_head = d_head or d_token // n_heads
+        self.inputs = nn.Linear(d_token, 3 * n_heads * self.d_head, bias=False)
+        self.output = nn.Linear(n_heads * self.d_head, d_token)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x_BSD: torch.Tensor) -> torch.Tensor:
+        """Every token looks at all tokens of its row."""
+        q_BHSE, k_BHSE, v_BHSE = self.heads(x_BSD)
+        weights_BHSS = self.dropout(self.scores(q_BHSE, k_BHSE).softmax(dim=-1))
+        return self.joined(weights_BHSS @ v_BHSE)
+
+    def heads(self, x_BSD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries, keys and values (B, H, S, E)."""
+        x_BS3HE = self.inputs(x_BSD).unflatten(-1, (3, self.n_heads, self.d_head))
+        q_BHSE, k_BHSE, v_BHSE = x_BS3HE.permute(2, 0, 3, 1, 4).unbind(0)
+        return q_BHSE, k_BHSE, v_BHSE
+
+    def scores(self, q_BHSE: torch.Tensor, k_BHKE: torch.Tensor) -> torch.Tensor:
+        """Scaled products of queries and keys (B, H, S, K)."""
+        return (q_BHSE / math.sqrt(self.d_head)) @ k_BHKE.transpose(-2, -1)
+
+    def joined(self, mixed_BHSE: torch.Tensor) -> torch.Tensor:
+        """The heads of every token as one token again."""
+        x_BSD: torch.Tensor = self.output(mixed_BHSE.transpose(1, 2).flatten(2))
+        return x_BSD
+
+
+class FeedForward(nn.Module):
+    """Two layers with a gated hidden layer (GEGLU): W2 (a * gelu(g)), with (a, g) = W1 x."""
+
+    def __init__(self, d_token: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(d_token, 2 * EXPANSION * d_token)
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(EXPANSION * d_token, d_token)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Each token for itself."""
+        value, gate = self.hidden(x).chunk(2, dim=-1)
+        found: torch.Tensor = self.output(self.dropout(value * F.gelu(gate)))
+        return found
+
+
+class AttentionLayer(nn.Module):
+    """Attention and feed-forward network, each added to what it reads: x + f(LayerNorm(x)).
+
+    Shape:
+        (B, S, D) -> (B, S, D).
+    """
+
+    def __init__(self, d_token: int, n_heads: int, *, dropout: float) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(d_token)
+        self.attention = Attention(d_token, n_heads, dropout=dropout)
+        self.forward_norm = nn.LayerNorm(d_token)
+        self.feed_forward = FeedForward(d_token, dropout=dropout)
+
+    def forward(self, x_BSD: torch.Tensor) -> torch.Tensor:
+        """Tokens that have seen each other."""
+        x_BSD = x_BSD + self.attention(self.attention_norm(x_BSD))
+        mixed_BSD: torch.Tensor = x_BSD + self.feed_forward(self.forward_norm(x_BSD))
+        return mixed_BSD

@@ -1,0 +1,90 @@
+"""The accuracy benchmark: which calls it makes, and what it takes over from a comparison."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fielddep.experiments.contenders import CONFIG_CLASSES, find_contenders
+
+ACCURACY = Path(__file__).parents[2] / "benchmarks" / "accuracy"
+sys.path.insert(0, str(ACCURACY))
+import compare  # noqa: E402  the benchmarks are scripts beside each other
+import tables  # noqa: E402
+
+GIVEN = {"models": None, "seeds": 5, "trials": None, "minutes": None, "rows": None, "threads": 1, "jobs": 1}
+
+
+def words(name: str, **others: object) -> str:
+    given = argparse.Namespace(**{**GIVEN, "scratch": Path("scratch"), **others})
+    return " ".join(compare.command(name, given)[1:])
+
+
+def test_every_table_has_a_plan_of_known_models() -> None:
+    assert tuple(compare.BENCHES) == tables.NAMES
+    for bench in compare.BENCHES.values():
+        find_contenders(",".join(bench.models))
+    assert {*compare.BENCHES["frappe"].models} == {*CONFIG_CLASSES, "mdl-wo-dep"}
+    assert len(compare.PAPER) == 10
+
+
+def test_a_call_states_budget_sample_and_encoding() -> None:
+    rating = words("ml-rating")
+    assert rating.startswith("-m fielddep compare ml-rating --models lr,fm,")
+    assert "--seeds 5 --trials 10 --minutes 5.0 --rows 200000 --threads 1" in rating
+    assert "--rows" not in words("ml-rating", rows=0)
+    assert words("flights").endswith("--out scratch/flights --set data.crosses=auto")
+    assert "--models fm,mdl --seeds" in words("frappe", models=["fm", "mdl"])
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> Path:
+    """What a comparison leaves behind."""
+    folder = tmp_path / "done"
+    for name, text in {
+        "results.csv": "dataset,model,variant,seed,split,metric,value,n_parameters,train_seconds,commit,error\n"
+        "frappe,fm,tuned,0,test,auc,0.98123456,10,1.234,abc,\n",
+        "comparison.json": "{}",
+        "comparison.md": "table",
+        "dunnett-auc.tex": "tests",
+        "configs/fm.toml": "settings",
+        "search/fm/trials.csv": "trials",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_rows_of_a_model_are_replaced_together_and_others_stay(done: Path, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    old = pl.DataFrame(
+        [
+            ("frappe", "fm", "tuned", 4, "test", "auc", 0.9, 3.0, "old"),
+            ("frappe", "mdl", "tuned", 0, "test", "auc", 0.98, 9.0, "old"),
+        ],
+        schema=list(compare.COLUMNS),
+        orient="row",
+    )
+    old.write_csv(here / "results.csv")
+    compare.gather("frappe", done, here)
+    results = pl.read_csv(here / "results.csv")
+    assert tuple(results.columns[: len(compare.COLUMNS)]) == compare.COLUMNS
+    assert results.select("model", "seed", "value", "train_seconds", "commit").rows() == [
+        ("mdl", 0, 0.98, 9.0, "old"),
+        ("fm", 0, 0.981235, 1.2, "abc"),
+    ]
+    assert results["n_parameters"].to_list() == [None, 10]
+
+
+def test_tables_settings_and_trials_are_taken_over(done: Path, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    compare.gather("frappe", done, here)
+    found = {str(path.relative_to(here)) for path in here.rglob("*") if path.is_file()}
+    tables_made = {"comparison/frappe/comparison.md", "comparison/frappe/dunnett-auc.tex"}
+    assert found == {"results.csv", "configs/fm-frappe.toml", "search/fm-frappe.csv", *tables_made}

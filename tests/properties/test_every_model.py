@@ -1,0 +1,169 @@
+"""What must hold for every model: MDL and each of its rivals.
+
+Numbers are compared in evaluation mode after a start from rows, as a trained model would be used.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+import torch
+
+from fielddep.baseline_configs import BASELINE_CONFIGS
+from fielddep.bundle import Bundle
+from fielddep.config import MODEL_CONFIGS, Config
+from fielddep.data.batch import Batch, FieldLayout
+from fielddep.fitting import fit_table
+from fielddep.models import MODELS, build_model
+from fielddep.nn.model import FieldModel
+from fielddep.predictor import Predictor
+from fielddep.training.objective import mean_loss
+from fielddep.training.optim import Optimizer
+from tests.conftest import random_table, small_frame
+
+SMALL = {
+    "mdl": {"d_embed": 4, "hidden": [8]},
+    "xdeepfm": {"d_embed": 4, "hidden": [8], "n_maps": [3, 2]},
+    "afn": {"d_embed": 4, "hidden": [8], "n_neurons": 6},
+    "llfm": {"d_embed": 4, "n_anchors": 3},
+    "rafm": {"d_embed": 4, "d_levels": [6], "thresholds": [5]},
+    "fwl": {"d_embed": 3, "variance_every": 2},
+    "node": {"d_embed": 4, "n_trees": 6, "depth": 3, "n_layers": 2},
+    "tabnet": {"d_embed": 4, "d_decision": 6, "d_attention": 5, "virtual_batch": 16},
+    "tabtransformer": {"d_embed": 8, "n_layers": 2, "n_heads": 2},
+    "saint": {"d_embed": 8, "n_heads": 2, "n_reference": 8},
+    "finalmlp": {"d_embed": 4, "hidden": [10], "hidden_2": [5], "gate_hidden": [6], "n_heads": 5},
+}
+"""Small sizes; a model that is not named takes embeddings of 4 and its other defaults."""
+
+
+def small_config(name: str) -> Config:
+    known = set(MODEL_CONFIGS[name].__dataclass_fields__)
+    sizes = SMALL.get(name, {"d_embed": 4, **({"hidden": [8]} if "hidden" in known else {})})
+    settings = {f"model.{key}": value for key, value in sizes.items() if key in known}
+    return Config().replace({"model.name": name, **settings})
+
+
+def fresh(name: str, layout: FieldLayout, n_outputs: int = 1, *, seed: int = 0) -> FieldModel:
+    model = build_model(layout, n_outputs, small_config(name).model, seed=seed)
+    torch.manual_seed(seed)
+    model.start_from(random_table(layout, 64, seed=9).batch(slice(None)))
+    return model
+
+
+def forward(model: FieldModel, batch: Batch) -> torch.Tensor:
+    return model(batch.ids_BF, batch.numbers_BN)
+
+
+def learn(model: FieldModel, batch: Batch, task: str, n_steps: int, lr: float, kind: str) -> float:
+    """Train on one batch; the loss of the last step."""
+    assert batch.target_B is not None
+    steps = Optimizer(model, kind=kind, lr=lr, l2={})
+    model.train()
+    for step in range(1, n_steps + 1):
+        steps.zero_grad()
+        logits, penalty = model.training_forward(batch.ids_BF, batch.numbers_BN)
+        loss = mean_loss(logits, batch.target_B, None, task)
+        (loss if penalty is None else loss + penalty).backward()
+        steps.step(batch.ids_BF)
+        model.after_step(step)
+    return float(loss.detach())
+
+
+@pytest.fixture(params=list(MODELS))
+def name(request) -> str:
+    return request.param
+
+
+def test_every_model_has_settings_and_every_settings_a_model():
+    assert set(MODELS) == set(MODEL_CONFIGS)
+    assert len(BASELINE_CONFIGS) == 17
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_prediction_does_not_depend_on_the_batch(name, layout, n_outputs):
+    model = fresh(name, layout, n_outputs)
+    table = random_table(layout, 40)
+    if n_outputs == 1:
+        learn(model, table.batch(slice(None)), "binary", 3, 0.01, "adam")
+    model.eval()
+    whole = forward(model, table.batch(slice(None)))
+    assert whole.shape == (40, n_outputs)
+    for row in (0, 7, 39):
+        alone = forward(model, table.batch(slice(row, row + 1)))
+        torch.testing.assert_close(alone[0], whole[row], atol=1e-5, rtol=1e-5)
+
+
+def test_prediction_changes_no_state(name, layout):
+    model = fresh(name, layout).eval()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    batch = random_table(layout, 30).batch(slice(None))
+    assert torch.equal(forward(model, batch), forward(model, batch))
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+def test_every_weight_gets_a_finite_gradient(name, layout):
+    model = fresh(name, layout, 3).train()
+    batch = random_table(layout, 60).batch(slice(None))
+    logits, penalty = model.training_forward(batch.ids_BF, batch.numbers_BN)
+    (logits.square().mean() + (0 if penalty is None else penalty)).backward()
+    for key, weight in model.named_parameters():
+        if weight.requires_grad:
+            assert weight.grad is not None, key
+            gradient = weight.grad.to_dense() if weight.grad.is_sparse else weight.grad
+            assert torch.isfinite(gradient).all(), key
+
+
+@pytest.mark.parametrize("task", ["binary", "regression"])
+def test_one_small_batch_can_be_memorised(name, task):
+    if name == "lr":
+        pytest.skip("a linear model cannot memorise what is not linear")
+    layout = FieldLayout(names=("a", "b", "c"), n_ids=(26, 26, 2), numerical=(2,))
+    batch = random_table(layout, 24, seed=3).batch(slice(None))
+    model = fresh(name, layout)
+    model.regression = task == "regression"
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    start = learn(model, batch, task, 1, 0.01, "adam")
+    end = learn(model, batch, task, 300, 0.02, "adam")
+    assert end < 0.2 * start
+
+
+def test_weights_of_a_batch_only_move_where_it_looks(name, layout):
+    model = fresh(name, layout)
+    batch = random_table(layout, 3, seed=4).batch(slice(None))
+    before = {key: table.weight.detach().clone() for key, table in model.tables()}
+    logits, penalty = model.train().training_forward(batch.ids_BF, batch.numbers_BN)
+    (logits.square().mean() + (0 if penalty is None else penalty)).backward()
+    Optimizer(model, kind="adagrad", lr=0.1, l2={}).step(batch.ids_BF)
+    for key, table in model.tables():
+        untouched = torch.ones(len(table.weight), dtype=torch.bool)
+        untouched[table.rows_of(batch.ids_BF).flatten()] = False
+        assert torch.equal(table.weight[untouched], before[key][untouched]), key
+
+
+def test_same_seed_same_model_and_sizes_known_beforehand(name, layout):
+    config = small_config(name).model
+    first, second = (build_model(layout, 1, config, seed=3).state_dict() for _ in range(2))
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    planned = build_model(layout, 1, config, device="meta")
+    assert planned.n_parameters == build_model(layout, 1, config).n_parameters
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+def test_from_table_to_bundle_and_back(name, task, tmp_path):
+    frame = small_frame(400)
+    target = {"binary": "good", "multiclass": "shape", "regression": "size"}[task]
+    config = small_config(name).replace(
+        {"data.target": target, "data.task": task, "train.max_epochs": 2, "train.batch_size": 64}
+    )
+    fitted = fit_table(frame, config)
+    Bundle(config=fitted.config, encoder=fitted.encoder, model=fitted.model).save(tmp_path / "b")
+    rows = frame.drop(target).head(20)
+    odd = rows.with_columns(pl.lit("never seen").alias("colour"))
+    first = Predictor(tmp_path / "b").predict(rows)
+    assert first.equals(Predictor(tmp_path / "b").predict(rows))
+    direct = Predictor(Bundle(config=fitted.config, encoder=fitted.encoder, model=fitted.model)).predict(rows)
+    assert first.equals(direct)
+    assert Predictor(tmp_path / "b").predict(odd).null_count().sum_horizontal().item() == 0

@@ -1,0 +1,284 @@
+"""A search: what is tried, within which budget, what is kept, and that test rows play no part."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fielddep.cli.options import build_store_config
+from fielddep.data.store.store import Store
+from fielddep.errors import MissingExtraError, TrainingError, UserError
+from fielddep.experiments import search as search_module
+from fielddep.experiments import study as study_module
+from fielddep.experiments import trial_loop
+from fielddep.experiments.contender_training import search_rows
+from fielddep.experiments.contenders import find_contender
+from fielddep.experiments.lookers import SearchLooker
+from fielddep.experiments.search import Budget, SearchResult, is_searched, search, search_request
+from fielddep.experiments.trained import Trained, Watcher
+from fielddep.experiments.trial_records import TrialRecord
+from fielddep.fitting import fit_table
+from fielddep.prepared import TrainingData, prepare
+from tests.conftest import quick_config, small_frame
+from tests.stores import write_store
+
+Train = Callable[[TrainingData, Watcher], Trained]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return write_store(tmp_path_factory.mktemp("rows") / "store", small_frame(), quick_config(data__crosses="none"))
+
+
+def pretended(losses_of: Callable[[TrainingData], list[float]]) -> Train:
+    """A training that tells of these losses, and of a step before each."""
+
+    def train(data: TrainingData, watcher: Watcher) -> Trained:
+        losses = losses_of(data)
+        for loss in losses:
+            watcher.on_step()
+            watcher.on_loss(loss)
+        validation = {"loss": min(losses), "logloss": min(losses)}
+        return Trained(logits=lambda rows: None, validation=validation, n_parameters=1, seconds=1.0, rows_per_s=1.0)
+
+    return train
+
+
+def by_rate(data: TrainingData) -> list[float]:
+    """The larger the learning rate, the lower the loss."""
+    assert data.config.train.lr is not None
+    return [1.0, 1 - data.config.train.lr]
+
+
+def run(store: Store, folder: Path, *, model: str = "lr", trials: int = 4, **others: object) -> SearchResult:
+    budget = Budget(trials=trials, minutes=others.pop("minutes", None))
+    return search(store, find_contender(model), folder, budget=budget, **others)
+
+
+def told(records: tuple[TrialRecord, ...]) -> list[tuple[object, ...]]:
+    """All of the records but the times."""
+    return [(r.number, r.state, r.loss, r.settings, r.reason) for r in records]
+
+
+def test_defaults_come_first_then_starts_then_proposals(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(by_rate))
+    records = run(store, tmp_path, model="mdl", trials=5).records
+    starts = find_contender("mdl").config().model.STARTS
+    first = [json.loads(json.dumps(dict(start))) for start in ({}, *starts)]
+    assert [record.settings for record in records[:3]] == first
+    assert all({"train.lr", "model.inner_lr"} <= record.settings.keys() for record in records[3:])
+    assert records[3].settings != records[4].settings
+
+
+def test_the_best_is_kept_as_toml_that_fit_takes(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(by_rate))
+    found = run(store, tmp_path, trials=6, given={"train.max_epochs": 1})
+    assert found.best.loss == min(record.loss for record in found.records if record.loss is not None)
+    config = build_store_config(store, tmp_path / "best.toml", None, {})
+    assert config.train.lr == found.best.settings["train.lr"] == pytest.approx(1 - (found.best.loss or 0))
+    assert (config.model.name, config.train.max_epochs, config.data) == ("lr", 1, store.config.data)
+    assert fit_table(store, config).metrics["test"]["logloss"] > 0
+
+
+def test_every_trial_stands_in_the_csv(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(by_rate))
+    found = run(store, tmp_path, trials=3)
+    rows = list(csv.DictReader((tmp_path / "trials.csv").open()))
+    assert [(row["trial"], row["state"], float(row["loss"])) for row in rows] == [
+        (str(record.number), record.state, record.loss) for record in found.records
+    ]
+    assert rows[0]["train.lr"] == ""
+    assert float(rows[2]["train.lr"]) == found.records[2].settings["train.lr"]
+
+
+def test_failing_trials_are_recorded_and_do_not_end_the_search(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def fails_twice(data: TrainingData) -> list[float]:
+        calls.append(1)
+        if len(calls) == 1:
+            raise TrainingError("the loss is nan at step 3. Lower train.lr")
+        if len(calls) == 2:
+            raise MemoryError("no room")
+        return [0.5]
+
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(fails_twice))
+    found = run(store, tmp_path, trials=4)
+    assert [record.state for record in found.records] == ["failed", "failed", "complete", "complete"]
+    assert found.records[0].reason == "the loss is nan at step 3. Lower train.lr"
+    assert found.records[1].reason == "MemoryError: no room"
+    assert found.records[0].loss is None
+
+
+def test_without_a_successful_trial_the_reasons_are_told(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(data: TrainingData) -> list[float]:
+        raise TrainingError("diverged")
+
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(fails))
+    with pytest.raises(UserError, match=r"none of 2 trials .* diverged"):
+        run(store, tmp_path, trials=2)
+    assert not (tmp_path / "best.toml").exists()
+
+
+def test_hopeless_trials_are_pruned(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def worse_later(data: TrainingData) -> list[float]:
+        calls.append(1)
+        return [0.9 if len(calls) > 5 else 0.5] * 8
+
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(worse_later))
+    records = run(store, tmp_path, trials=7).records
+    assert [record.state for record in records] == ["complete"] * 5 + ["pruned"] * 2
+    assert records[5].reason == f"after {study_module.UNPRUNED_LOSSES} evaluations"
+
+
+@pytest.mark.parametrize(("n_before", "state"), [(0, "complete"), (1, "failed")])
+def test_time_ends_a_trial_under_way(
+    n_before: int, state: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only trial is let go on to its first loss, and counts with it; a later one ends at once."""
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(lambda data: [0.7, 0.2]))
+    if n_before:
+        run(store, tmp_path, trials=n_before)
+    clock = iter(range(0, 10_000, 50))
+    monkeypatch.setattr(trial_loop.time, "perf_counter", lambda: float(next(clock)))
+    found = run(store, tmp_path, trials=8, minutes=0.5)
+    assert len(found.records) == n_before + 1
+    last = found.records[-1]
+    assert (last.state, last.reason) == (state, "time was up")
+    assert last.loss == (0.7 if state == "complete" else None)
+    assert last.seconds >= 30
+
+
+def test_a_spent_budget_is_not_spent_again(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(by_rate))
+    first = run(store, tmp_path, trials=3)
+    begun: list[int] = []
+
+    class Looker(SearchLooker):
+        def on_begin(self, number: int) -> None:
+            begun.append(number)
+
+    assert told(run(store, tmp_path, trials=3, looker=Looker()).records) == told(first.records)
+    assert begun == []
+    assert len(run(store, tmp_path, trials=5, looker=Looker()).records) == 5
+    assert begun == [3, 4]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interrupted_search_goes_on_as_if_nothing_had_happened(
+    error: type[BaseException], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SystemExit leaves the trial as a kill leaves it: under way."""
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(by_rate))
+    whole = run(store, tmp_path / "whole", trials=8)
+    calls: list[int] = []
+
+    def interrupted(data: TrainingData) -> list[float]:
+        calls.append(1)
+        if len(calls) in (1, 6):
+            raise error
+        return by_rate(data)
+
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(interrupted))
+    for _ in range(2):
+        with pytest.raises(error):
+            run(store, tmp_path / "cut", trials=8)
+    assert told(run(store, tmp_path / "cut", trials=8).records) == told(whole.records)
+
+
+def test_a_trial_that_kills_the_process_is_given_up(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kills_at_first(data: TrainingData) -> list[float]:
+        if data.config.train.lr == 0.05:  # that of the defaults
+            raise SystemExit
+        return by_rate(data)
+
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(kills_at_first))
+    for _ in range(study_module.MAX_KILLS):
+        with pytest.raises(SystemExit):
+            run(store, tmp_path, trials=2)
+    records = run(store, tmp_path, trials=2).records
+    assert [record.state for record in records] == ["failed", "complete"]
+    assert "killed" in records[0].reason
+
+
+def test_test_rows_are_not_given_to_a_search(store: Store) -> None:
+    data = search_rows(store, find_contender("lr").config())
+    assert set(data.parts) == {"train", "validation"}
+
+
+def test_targets_of_test_rows_change_nothing(tmp_path: Path) -> None:
+    """The same split, with every target of a test row turned round."""
+    frame, config = small_frame(), quick_config(data__crosses="none")
+    split = prepare(frame, config).split
+    is_test = pl.Series(range(len(frame))).is_in(split.test.tolist())
+    turned = frame.with_columns(good=pl.when(is_test).then(1 - pl.col("good")).otherwise(pl.col("good")))
+    found = []
+    for name, table in {"as it is": frame, "turned": turned}.items():
+        store = write_store(tmp_path / name / "store", table, config, split=split)
+        found.append(told(run(store, tmp_path / name / "search", trials=2, given={"train.max_epochs": 1}).records))
+    assert found[0] == found[1]
+
+
+def test_a_sample_holds_so_many_training_rows_and_all_validation_rows(store: Store) -> None:
+    whole = search_rows(store, find_contender("lr").config())
+    data = search_rows(store, find_contender("lr").config(), n_rows=100, seed=1)
+    assert (len(data.parts["train"]), len(data.parts["validation"])) == (100, len(whole.parts["validation"]))
+    assert data.config == whole.config  # open settings are decided from all rows
+    rows = [row for block in whole.parts["train"].blocks() for row in block.ids_RF.tolist()]
+    (sample,) = data.parts["train"].blocks()
+    kept = iter(rows)
+    assert all(row in kept for row in sample.ids_RF.tolist())  # in the order of the source
+    assert len(search_rows(store, find_contender("lr").config(), n_rows=10**6).parts["train"]) == len(rows)
+
+
+def test_another_search_in_the_folder_is_refused(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(by_rate))
+    run(store, tmp_path / "a", trials=1)
+    with pytest.raises(UserError, match="seed = 0, now it is 1"):
+        run(store, tmp_path / "a", trials=1, seed=1)
+    with pytest.raises(UserError, match="model = 'lr', now it is 'fm'"):
+        run(store, tmp_path / "a", trials=1, model="fm")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "letter.txt").write_text("dear")
+    with pytest.raises(UserError, match="holds no search"):
+        run(store, tmp_path / "b", trials=1)
+
+
+def test_a_finished_search_is_known_by_request_and_budget(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(by_rate))
+    run(store, tmp_path, trials=2, given={"train.max_epochs": 2})
+    request = search_request(store, find_contender("lr"), {"train.max_epochs": 2}, seed=0, n_rows=None)
+    assert is_searched(tmp_path, request, Budget(trials=2))
+    assert not is_searched(tmp_path, request, Budget(trials=3))
+    assert not is_searched(tmp_path, {**request, "rows": 5}, Budget(trials=2))
+    assert not is_searched(tmp_path / "nowhere", request, Budget(trials=2))
+    assert search_module.SUMMARY == "search.json"
+
+
+@pytest.mark.parametrize("budget", [{"trials": 0}, {"minutes": 0.0}, {"minutes": -1.0}])
+def test_an_empty_budget_is_refused(budget: dict[str, float]) -> None:
+    with pytest.raises(UserError, match="at least one trial"):
+        Budget(**budget)
+
+
+def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
+    with pytest.raises(MissingExtraError, match=r"fielddep\[search\]"):
+        study_module.import_optuna()
