@@ -129,6 +129,7 @@ class Comparison:
             sha256=self.store.sha256,
             result=str(self.folder.resolve() / RUNS / f"{contender.name}-{seed}.json"),
             threads=self.plan.process_threads,
+            device=chosen.config.train.device,
             commit=commit,
         )
 

@@ -53,6 +53,8 @@ class Plan:
         if self.configs is not None and not self.configs.is_dir():
             raise UserError(f"expected a folder of settings (MODEL.toml), there is none at {self.configs}")
         for path in self.given:
+            if path in ("train.seed", "train.threads"):
+                raise UserError(f"{path} differs from run to run and cannot be given; use --seeds and --threads")
             if not path.startswith("train."):
                 raise UserError(f"only settings of train hold for every model, given {path}; use --configs for others")
 

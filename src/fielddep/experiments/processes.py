@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from fielddep.errors import UserError
 
@@ -43,21 +46,39 @@ def run_tasks(tasks: Iterable[Task], *, n_jobs: int = 1, on_begin: Callable[[Tas
     if n_jobs < 1:
         raise UserError(f"expected at least one process at a time, given {n_jobs}")
     waiting, running = list(tasks), dict[int, tuple[Task, subprocess.Popen[bytes]]]()
+    with _termination_raised():
+        try:
+            while waiting or running:
+                while waiting and len(running) < n_jobs:
+                    task = waiting.pop(0)
+                    if on_begin is not None:
+                        on_begin(task)
+                    process = _start(task)
+                    running[process.pid] = (task, process)
+                time.sleep(POLL_SECONDS)
+                for pid, (task, process) in list(running.items()):
+                    if process.poll() is not None:
+                        del running[pid]
+                        task.on_end(_reason(task, process.returncode))
+        finally:
+            _end([process for _, process in running.values()])
+
+
+@contextlib.contextmanager
+def _termination_raised() -> Iterator[None]:
+    """Let a request to terminate end this process by an exception, so that those it started end too."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may handle signals
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
     try:
-        while waiting or running:
-            while waiting and len(running) < n_jobs:
-                task = waiting.pop(0)
-                if on_begin is not None:
-                    on_begin(task)
-                process = _start(task)
-                running[process.pid] = (task, process)
-            time.sleep(POLL_SECONDS)
-            for pid, (task, process) in list(running.items()):
-                if process.poll() is not None:
-                    del running[pid]
-                    task.on_end(_reason(task, process.returncode))
+        yield
     finally:
-        _end([process for _, process in running.values()])
+        signal.signal(signal.SIGTERM, before)
 
 
 def _start(task: Task) -> subprocess.Popen[bytes]:

@@ -35,6 +35,7 @@ class Job:
         sha256: which store it must be.
         result: file of the result.
         threads: CPU threads.
+        device: torch device of the networks.
         commit: version of the source.
     """
 
@@ -47,6 +48,7 @@ class Job:
     sha256: str
     result: str
     threads: int | None = None
+    device: str = "cpu"
     commit: str | None = None
 
     @property
@@ -92,7 +94,8 @@ class Job:
         from fielddep.experiments.trained import measured
         from fielddep.prepared import prepare_store
 
-        config = config_of(self.config).replace({"train.seed": self.seed, "train.threads": self.threads})
+        own = {"train.seed": self.seed, "train.threads": self.threads, "train.device": self.device}
+        config = config_of(self.config).replace(own)
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         store = Store.open(self.store)

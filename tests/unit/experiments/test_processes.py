@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -51,23 +52,26 @@ def test_tasks_run_in_order_and_not_more_than_allowed_at_a_time(tmp_path: Path) 
     assert sorted(ended) == [(name, None) for name in "abcd"]
 
 
-def test_an_interrupt_ends_the_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_an_interrupt_ends_the_processes(number: int, error: type[BaseException], tmp_path: Path) -> None:
     def interrupt(task: Task) -> None:
         if task.title == "b":
             deadline = time.monotonic() + 60
             while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), number)
 
     path = tmp_path / "pid"
     code = (
         f"import os, time; open({str(path) + '.new'!r}, 'w').write(str(os.getpid())); "
         f"os.rename({str(path) + '.new'!r}, {str(path)!r}); time.sleep(600)"
     )
-    with pytest.raises(KeyboardInterrupt):
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(error):
         run_tasks([task(tmp_path, name, code, []) for name in "ab"], n_jobs=2, on_begin=interrupt)
     with pytest.raises(ProcessLookupError):
         os.kill(int(path.read_text()), 0)
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_no_process_at_a_time_is_refused() -> None:
