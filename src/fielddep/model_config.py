@@ -32,6 +32,8 @@ class ModelConfig:
 
     OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adagrad"
     """What trains the model where `train.optimizer` is not set."""
+    LEARNING_RATE: ClassVar[float | None] = None
+    """Learning rate of that optimiser where `train.lr` is not set; None: what suits most models."""
     EMBEDDING_L2: ClassVar[float] = 0.2
     FIRST_ORDER_L2: ClassVar[float] = 0.1
     """Ridges where `train.embedding_l2` and `train.first_order_l2` are not set; few rows raise them."""

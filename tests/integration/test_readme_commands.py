@@ -13,7 +13,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 def test_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
     lines = [line.strip() for line in README.read_text("utf-8").splitlines() if line.startswith("    fielddep ")]
-    commands = {"data", "describe", "fit", "predict", "evaluate", "explain", "encode", "settings"}
+    commands = {"compare", "data", "describe", "fit", "predict", "evaluate", "explain", "encode", "search", "settings"}
     assert {shlex.split(line)[1] for line in lines} == commands
     table = small_frame(200).rename({"good": "late"})
     table.write_csv(tmp_path / "flights.csv")

@@ -11,9 +11,12 @@ from scipy.optimize import minimize
 
 from fielddep.baseline_configs import LLFMConfig
 from fielddep.baselines.llfm import LLFM, adaptive_weights
+from fielddep.config import Config
 from fielddep.data.batch import FieldLayout
+from fielddep.fitting import fit_table
+from fielddep.training.callbacks import Callback
 from fielddep.training.optim import Optimizer
-from tests.conftest import random_table
+from tests.conftest import random_table, small_frame
 from tests.oracle.row_by_row import check, random_model, random_rows, values, weights
 
 CONFIG = LLFMConfig(d_embed=3, n_anchors=4, locality=0.3, anchor_rate=0.7)
@@ -142,12 +145,28 @@ def test_kept_sizes_follow_the_steps(layout):
     torch.testing.assert_close(kept, model.size_M)
 
 
-def test_sizes_are_taken_anew_before_predictions(layout):
+@pytest.mark.parametrize("training", [False, True])
+def test_sizes_are_taken_anew_once_weights_are_loaded(layout, training):
     model, batch = started(layout), random_rows(layout)
-    other = random_model(layout, CONFIG)
+    other = LLFM(layout, 1, CONFIG).double()
     other.load_state_dict(model.state_dict())
-    expected = model(batch.ids_BF, batch.numbers_BN)
-    assert torch.equal(other.eval()(batch.ids_BF, batch.numbers_BN), expected)
+    found = other.train(training)(batch.ids_BF, batch.numbers_BN)
+    torch.testing.assert_close(found, model(batch.ids_BF, batch.numbers_BN))
+
+
+def test_a_killed_training_that_goes_on_ends_with_the_same_weights(tmp_path):
+    class Killer(Callback):
+        def on_step(self, step: int, n_rows: int, loss: float) -> None:
+            if step == 15:
+                raise RuntimeError("killed")
+
+    settings = {"model.name": "llfm", "model.d_embed": 3, "data.target": "good", "train.eval_every": 1}
+    config = Config().replace({**settings, "train.max_epochs": 4, "train.batch_size": 64})
+    whole = fit_table(small_frame(), config).model.state_dict()
+    with pytest.raises(RuntimeError, match="killed"):
+        fit_table(small_frame(), config, checkpoints=tmp_path, callbacks=[Killer()])
+    resumed = fit_table(small_frame(), config, checkpoints=tmp_path, resume=True).model.state_dict()
+    assert all(torch.equal(resumed[key], whole[key]) for key in whole)
 
 
 def test_anchors_start_as_centres_of_the_first_rows(layout):

@@ -43,6 +43,7 @@ class LLFM(FieldModel):
         self.shift = EmbeddingTable(layout, config.n_anchors)
         self.register_buffer("start_IM", torch.zeros(layout.n_ids_total, config.n_anchors))
         self.register_buffer("size_M", torch.zeros(config.n_anchors), persistent=False)
+        self._measured = False
         self._moving: tuple[torch.Tensor, torch.Tensor] | None = None
 
     @torch.no_grad()
@@ -55,9 +56,9 @@ class LLFM(FieldModel):
 
     def train(self, mode: bool = True) -> LLFM:
         """Change the mode; weights may have been loaded, restored or averaged since the sizes were taken."""
-        changed = mode != self.training
+        goes_on = self._measured and self.training and mode
         super().train(mode)
-        if changed or not mode:
+        if not goes_on:
             self._measure()
         return self
 
@@ -102,6 +103,7 @@ class LLFM(FieldModel):
     @torch.no_grad()
     def _measure(self) -> None:
         self.size_M.copy_((self.start_IM + self.config.anchor_rate * self.shift.weight).square().sum(dim=0))
+        self._measured = True
 
 
 def adaptive_weights(u_BM: torch.Tensor) -> torch.Tensor:

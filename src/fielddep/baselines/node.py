@@ -76,9 +76,11 @@ def _branches(right_TLB: torch.Tensor) -> torch.Tensor:
 class NODE(FieldModel):
     """Trees on the embeddings' numbers; every layer sees the outputs of those before it.
 
-    y = b + the mean of all trees of all layers. With several classes a tree has an output for each; `d_tree` - C
-    further outputs speak to later layers only, so the last layer has none. The trees need numbers: where the authors
-    encode a value by the targets of its rows, these learn its embedding.
+    y = b + the mean over layers of (sum of a layer's T trees) / sqrt(T). The authors take the mean of the trees: the
+    same functions, but Adam, whose steps are alike for all weights, would need sqrt(T) times as many to move the
+    output. With several classes a tree has an output for each; `d_tree` - C further outputs speak to later layers only,
+    so the last layer has none. The trees need numbers: where the authors encode a value by the targets of its rows,
+    these learn its embedding.
     """
 
     def __init__(self, layout: FieldLayout, n_outputs: int, config: NODEConfig) -> None:
@@ -96,12 +98,12 @@ class NODE(FieldModel):
     def forward(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
         """Logits (B, C)."""
         x_IB = self._inputs(ids_BF, numbers_BN)
-        means = []
+        outputs = []
         for layer in self.layers:
             y_TOB = layer(x_IB)
-            means.append(y_TOB[:, : self.n_outputs].mean(dim=0) * math.sqrt(len(y_TOB)))
+            outputs.append(y_TOB[:, : self.n_outputs].sum(dim=0) / math.sqrt(len(y_TOB)))
             x_IB = torch.cat([x_IB, y_TOB.flatten(0, 1)])
-        return self.bias + torch.stack(means).mean(dim=0).T
+        return self.bias + torch.stack(outputs).mean(dim=0).T
 
     def _inputs(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
         e_BFD: torch.Tensor = self.embedding(ids_BF, numbers_BN)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from fielddep.config import Config
-from fielddep.model_config import LEARNING_RATES
+from fielddep.model_config import LEARNING_RATES, ModelConfig
 
 EVALUATIONS_AN_EPOCH = 4.0
 
@@ -29,7 +29,7 @@ def decide(config: Config, *, n_rows: int) -> Config:
     decided: dict[str, object] = {
         "train.batch_size": batch_size,
         "train.optimizer": optimizer,
-        "train.lr": train.lr or LEARNING_RATES[optimizer],
+        "train.lr": train.lr or _learning_rate(model, optimizer),
         "train.eval_every": train.eval_every or EVALUATIONS_AN_EPOCH,
     }
     if train.embedding_l2 is None:
@@ -39,6 +39,12 @@ def decide(config: Config, *, n_rows: int) -> Config:
     if getattr(model, "d_embed", 0) is None:  # a model without embeddings has no such setting
         decided["model.d_embed"] = _d_embed(n_rows)
     return config.replace(decided)
+
+
+def _learning_rate(model: ModelConfig, optimizer: str) -> float:
+    """The model's own rate belongs to the model's own optimiser."""
+    own = model.LEARNING_RATE if optimizer == model.OPTIMIZER else None
+    return own or LEARNING_RATES[optimizer]
 
 
 def _batch_size(n_rows: int) -> int:

@@ -1,0 +1,88 @@
+"""How much the choice of the inner step size matters, with fixed and with scaled steps.
+
+    python benchmarks/accuracy/inner_step.py frappe ml-tag-part --seeds 3
+
+Trains MDL with every `model.inner_lr` of `RATES`, as it is (`inner_step = "fixed"`) and divided by the norm of the
+row's E^T E ("scaled"), all other settings at their defaults, and writes the best validation loss of every run to
+`inner_step.csv`. Runs that stand there already are kept. Test rows are never looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import subprocess
+from pathlib import Path
+
+import torch
+
+import tables
+from fielddep.config import Config
+from fielddep.data.splits import Split
+from fielddep.errors import TrainingError
+from fielddep.fitting import Prepared, prepare, train_model
+from fielddep.training.defaults import decide
+from fielddep.training.history import History
+
+HERE = Path(__file__).parent
+OUT = HERE / "inner_step.csv"
+RATES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
+STEPS = ("fixed", "scaled")
+COLUMNS = ("table", "inner_step", "inner_lr", "seed", "validation_loss", "commit")
+
+
+def prepared(name: str) -> Prepared:
+    """The table split and encoded, once for all runs."""
+    table = tables.load(name)
+    config = Config().replace({"data.target": table.target, "data.task": table.task})
+    split = Split(train=table.rows("train"), validation=table.rows("validation"), test=table.rows("test"))
+    return prepare(table.frame.select(*table.fields, table.target), config, split=split)
+
+
+def best_loss(base: Prepared, settings: dict[str, object]) -> float | None:
+    """Lowest validation loss of a training; None where it diverged."""
+    data = {f"data.{key}": value for key, value in base.config.to_dict()["data"].items()}
+    config = decide(Config().replace({**data, **settings}), n_rows=len(base.split.train))
+    history = History()
+    try:
+        train_model(Prepared(config=config, encoder=base.encoder, split=base.split, parts=base.parts), history=history)
+    except TrainingError:
+        return None
+    return min(evaluation.validation["loss"] for evaluation in history)
+
+
+def done() -> set[tuple[str, str, float, int]]:
+    """Runs that stand in the file."""
+    if not OUT.exists():
+        return set()
+    with OUT.open(encoding="utf-8") as file:
+        return {(r["table"], r["inner_step"], float(r["inner_lr"]), int(r["seed"])) for r in csv.DictReader(file)}
+
+
+def main() -> None:
+    """Run what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="+", choices=tables.NAMES)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout
+    for name in arguments.tables:
+        base = prepared(name)
+        wanted = [(name, step, rate, seed) for seed in range(arguments.seeds) for rate in RATES for step in STEPS]
+        for run in wanted:
+            if run in done():
+                continue
+            _, step, rate, seed = run
+            loss = best_loss(base, {"model.inner_step": step, "model.inner_lr": rate, "train.seed": seed})
+            new = not OUT.exists()
+            with OUT.open("a", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file)
+                writer.writerows([COLUMNS] if new else [])
+                writer.writerow([*run, "" if loss is None else f"{loss:.6f}", commit.strip()])
+            print(*run, loss, flush=True)
+
+
+if __name__ == "__main__":
+    main()
