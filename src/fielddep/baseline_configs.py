@@ -22,8 +22,8 @@ class MachineConfig(EmbeddingConfig):
     """
 
     LEARNING_RATE: ClassVar[float | None] = 0.15
-    EMBEDDING_L2: ClassVar[float] = 0.01
-    FIRST_ORDER_L2: ClassVar[float] = 0.003
+    EMBEDDING_L2: ClassVar[float] = 0.03
+    FIRST_ORDER_L2: ClassVar[float] = 0.01
     SEARCH: ClassVar[Mapping[str, Space]] = {
         "train.embedding_l2": Between(0.001, 0.5, log=True),
         "train.first_order_l2": Between(0.0003, 0.1, log=True),
@@ -38,7 +38,7 @@ class LRConfig(ModelConfig):
     name: Literal["lr"] = setting("lr", "model")
 
     LEARNING_RATE: ClassVar[float | None] = 0.15
-    FIRST_ORDER_L2: ClassVar[float] = 0.001
+    FIRST_ORDER_L2: ClassVar[float] = 0.003
     SEARCH: ClassVar[Mapping[str, Space]] = {
         "train.first_order_l2": Between(0.0001, 0.3, log=True),
         "train.l2_rarity": OneOf((0.0, 0.5, 1.0)),
@@ -57,7 +57,7 @@ class FMConfig(MachineConfig):
 
     SEARCH: ClassVar[Mapping[str, Space]] = {**MachineConfig.SEARCH, "model.d_embed": OneOf((10, 20, 40, 80))}
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"model.d_embed": 40, "train.lr": 0.15, "train.embedding_l2": 0.01},
+        {"model.d_embed": 40, "train.lr": 0.15, "train.embedding_l2": 0.01, "train.first_order_l2": 0.003},
         {"model.d_embed": 20, "train.lr": 0.05, "train.embedding_l2": 0.1, "train.first_order_l2": 0.03},
     )
 
@@ -72,7 +72,7 @@ class FFMConfig(MachineConfig):
 
     SEARCH: ClassVar[Mapping[str, Space]] = {**MachineConfig.SEARCH, "model.d_embed": OneOf((4, 8, 16))}
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"model.d_embed": 16, "train.lr": 0.2, "train.embedding_l2": 0.01},
+        {"model.d_embed": 16, "train.lr": 0.2, "train.embedding_l2": 0.01, "train.first_order_l2": 0.003},
         {"model.d_embed": 4, "train.lr": 0.05, "train.embedding_l2": 0.1, "train.first_order_l2": 0.03},
     )
 
@@ -100,7 +100,7 @@ class FWLConfig(MachineConfig):
         "model.variance_every": OneOf((100, 1000)),
     }
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"train.lr": 0.15, "train.embedding_l2": 0.01, "model.variance_lr": 1e-6},
+        {"train.lr": 0.15, "train.embedding_l2": 0.01, "train.first_order_l2": 0.003, "model.variance_lr": 1e-6},
         {"train.lr": 0.05, "train.embedding_l2": 0.1, "train.first_order_l2": 0.03},
     )
 
@@ -118,7 +118,7 @@ class LLFMConfig(MachineConfig):
     )
     anchor_rows: int = setting(20_000, "training rows that the anchors start from, by K-means", at_least=1)
 
-    EMBEDDING_L2: ClassVar[float] = 0.005
+    EMBEDDING_L2: ClassVar[float] = 0.015
     SEARCH: ClassVar[Mapping[str, Space]] = {
         **MachineConfig.SEARCH,
         "model.d_embed": OneOf((10, 20, 40)),
@@ -126,7 +126,7 @@ class LLFMConfig(MachineConfig):
         "model.locality": Between(0.02, 1.0, log=True),
     }
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"train.lr": 0.2, "train.embedding_l2": 0.005, "model.locality": 0.1},
+        {"train.lr": 0.2, "train.embedding_l2": 0.005, "train.first_order_l2": 0.003, "model.locality": 0.1},
         {"train.lr": 0.05, "train.embedding_l2": 0.1, "train.first_order_l2": 0.03, "model.n_anchors": 2},
     )
 
@@ -148,7 +148,7 @@ class RaFMConfig(MachineConfig):
         False, "the task loss trains the lower levels of frequent values too (released code); else that loss alone"
     )
 
-    EMBEDDING_L2: ClassVar[float] = 0.003
+    EMBEDDING_L2: ClassVar[float] = 0.01
     SEARCH: ClassVar[Mapping[str, Space]] = {
         **MachineConfig.SEARCH,
         "model.d_embed": OneOf((16, 32)),
@@ -157,7 +157,7 @@ class RaFMConfig(MachineConfig):
         "model.joint": OneOf((False, True)),
     }
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"train.lr": 0.15, "train.embedding_l2": 0.01, "model.joint": True},
+        {"train.lr": 0.15, "train.embedding_l2": 0.01, "train.first_order_l2": 0.003, "model.joint": True},
         {"train.lr": 0.05, "train.embedding_l2": 0.1, "train.first_order_l2": 0.03, "model.joint": True},
     )
 
@@ -271,6 +271,10 @@ class FinalMLPConfig(DeepConfig):
     }
 
 
+# Where a model without a first-order table is searched.
+_TABLE_RIDGE_SEARCH = {path: space for path, space in RIDGE_SEARCH.items() if path != "train.first_order_l2"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class NODEConfig(EmbeddingConfig):
     """NODE: layers of soft oblivious trees on the embeddings."""
@@ -278,17 +282,23 @@ class NODEConfig(EmbeddingConfig):
     name: Literal["node"] = setting("node", "model")
     d_embed: int | None = setting(8, "size of an embedding; its numbers are the inputs of the trees", at_least=1)
     n_layers: int = setting(1, "layers; each sees the outputs of those before it", at_least=1)
-    n_trees: int = setting(256, "trees a layer", at_least=1)
+    n_trees: int = setting(128, "trees a layer", at_least=1)
     depth: int = setting(6, "splits of a tree", at_least=1)
     d_tree: int = setting(3, "outputs of a tree", at_least=1)
+    embedding_init_scale: float = setting(0.03, "standard deviation of the embeddings at the start", at_least=0)
 
     OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
+    LEARNING_RATE: ClassVar[float | None] = 0.01
     SEARCH: ClassVar[Mapping[str, Space]] = {
-        **RIDGE_SEARCH,
+        **_TABLE_RIDGE_SEARCH,
         "model.d_embed": OneOf((4, 8, 16)),
         "model.n_trees": OneOf((64, 128, 256)),
         "model.depth": OneOf((4, 6)),
     }
+    STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"train.lr": 0.01, "train.embedding_l2": 0.1},
+        {"train.lr": 0.01, "train.embedding_l2": 0.5, "model.n_trees": 256},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,14 +315,20 @@ class TabNetConfig(EmbeddingConfig):
     virtual_batch: int = setting(256, "rows that BatchNorm takes its statistics from", at_least=2)
 
     OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
+    LEARNING_RATE: ClassVar[float | None] = 0.01
+    EMBEDDING_L2: ClassVar[float] = 1.0
     SEARCH: ClassVar[Mapping[str, Space]] = {
-        **RIDGE_SEARCH,
+        **_TABLE_RIDGE_SEARCH,
         "model.d_embed": OneOf((4, 10, 20)),
         "model.n_steps": OneOf((3, 4, 5)),
         "model.d_decision": OneOf((16, 32, 64)),
         "model.d_attention": OneOf((16, 32, 64)),
         "model.sparsity": Between(1e-5, 1e-3, log=True),
     }
+    STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"train.lr": 0.01, "train.embedding_l2": 2.0},
+        {"train.lr": 0.01, "train.embedding_l2": 1.0, "model.d_decision": 32, "model.d_attention": 32},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,22 +336,28 @@ class TabTransformerConfig(EmbeddingConfig):
     """TabTransformer: attention between the fields of a row, then a network."""
 
     name: Literal["tabtransformer"] = setting("tabtransformer", "model")
-    d_embed: int | None = setting(32, "size of an embedding; n_heads divides it", at_least=1)
+    d_embed: int | None = setting(16, "size of an embedding; n_heads divides it", at_least=1)
     column_share: float = setting(
         0.125, "share of an embedding that all values of a field have in common", at_least=0, below=1
     )
-    n_layers: int = setting(3, "layers of attention", at_least=1)
+    n_layers: int = setting(1, "layers of attention", at_least=1)
     n_heads: int = setting(4, "heads of a layer", at_least=1)
     hidden: tuple[int, ...] = setting((200, 100), "widths of the network behind the attention", at_least=1)
     dropout: float = setting(0.1, "dropout inside the layers and the network", at_least=0, below=1)
 
     OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
+    LEARNING_RATE: ClassVar[float | None] = 0.005
+    EMBEDDING_L2: ClassVar[float] = 0.5
     SEARCH: ClassVar[Mapping[str, Space]] = {
-        **RIDGE_SEARCH,
+        **_TABLE_RIDGE_SEARCH,
         "model.d_embed": OneOf((16, 32)),
         "model.n_layers": OneOf((1, 2, 3)),
         "model.dropout": OneOf((0.0, 0.1, 0.3)),
     }
+    STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"train.lr": 0.005, "train.embedding_l2": 0.3},
+        {"train.lr": 0.005, "train.embedding_l2": 1.0, "model.dropout": 0.3},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,7 +379,7 @@ class SAINTConfig(EmbeddingConfig):
 
     OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
     SEARCH: ClassVar[Mapping[str, Space]] = {
-        **RIDGE_SEARCH,
+        **_TABLE_RIDGE_SEARCH,
         "model.d_embed": OneOf((8, 16, 32)),
         "model.attention": OneOf(("fields", "both")),
         "model.dropout": OneOf((0.1, 0.3, 0.8)),

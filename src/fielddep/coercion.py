@@ -43,6 +43,9 @@ def coerce(value: Any, hint: Any, path: str) -> Any:
                 return coerce(value, option, path)
             except ConfigError:
                 continue
+        given = [option for option in args if option is not type(None)]
+        if len(given) == 1 and typing.get_origin(given[0]) is Literal:
+            return coerce(value, given[0], path)  # raises, with the nearest word
     elif hint is type(None):
         if value is None:
             return None

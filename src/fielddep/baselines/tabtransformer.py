@@ -11,7 +11,7 @@ from torch import nn
 
 from fielddep.baseline_configs import TabTransformerConfig
 from fielddep.data.batch import FieldLayout
-from fielddep.nn.attention import AttentionLayer
+from fielddep.nn.attention import AttentionLayer, start_at_nothing
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.mlp import build_mlp
 from fielddep.nn.model import FieldModel, decided
@@ -38,12 +38,11 @@ class TabTransformer(FieldModel):
         self.embedding.init_weights("normal", config.embedding_init_scale)
         columns_SK = torch.randn(len(categorical), d_column) * config.embedding_init_scale
         self.columns_SK = nn.Parameter(columns_SK) if columns_SK.numel() else None
-        self.layers = nn.Sequential(
-            *(
-                AttentionLayer(d_token, config.n_heads, dropout=config.dropout)
-                for _ in range(config.n_layers if categorical else 0)
-            )
-        )
+        n_layers = config.n_layers if categorical else 0
+        layers = [AttentionLayer(d_token, config.n_heads, dropout=config.dropout) for _ in range(n_layers)]
+        for layer in layers:
+            start_at_nothing(layer.attention, layer.feed_forward)
+        self.layers = nn.Sequential(*layers)
         self.mlp = build_mlp(
             len(categorical) * d_token + len(layout.numerical) * (d_token - d_column),
             config.hidden,
@@ -57,7 +56,7 @@ class TabTransformer(FieldModel):
         e_BFV = self.embedding(ids_BF, numbers_BN)
         tokens_BSD = e_BFV.index_select(1, self.categorical_S)
         if self.columns_SK is not None:
-            tokens_BSD = torch.cat([self.columns_SK.expand(len(e_BFV), -1, -1), tokens_BSD], dim=2)
+            tokens_BSD = torch.cat([self.columns_SK.expand(e_BFV.shape[0], -1, -1), tokens_BSD], dim=2)
         seen_BSD = self.layers(tokens_BSD)
         numbers_BNV = e_BFV.index_select(1, self.numerical_N)
         logits_BC: torch.Tensor = self.mlp(torch.cat([seen_BSD.flatten(1), numbers_BNV.flatten(1)], dim=1))

@@ -99,3 +99,10 @@ class AttentionLayer(nn.Module):
         x_BSD = x_BSD + self.attention(self.attention_norm(x_BSD))
         mixed_BSD: torch.Tensor = x_BSD + self.feed_forward(self.forward_norm(x_BSD))
         return mixed_BSD
+
+
+def start_at_nothing(*parts: Attention | FeedForward) -> None:
+    """Let parts of a block add nothing at first: random outputs would drown the small numbers of fresh embeddings."""
+    for part in parts:
+        nn.init.zeros_(part.output.weight)
+        nn.init.zeros_(part.output.bias)

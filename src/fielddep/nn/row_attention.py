@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from fielddep.nn.attention import Attention, FeedForward
+from fielddep.nn.attention import Attention, FeedForward, start_at_nothing
 
 
 class RowAttentionLayer(nn.Module):
@@ -32,6 +32,7 @@ class RowAttentionLayer(nn.Module):
         self.attention = Attention(d_row, n_heads, d_head=d_head, dropout=dropout)
         self.forward_norm = nn.LayerNorm(d_row)
         self.feed_forward = FeedForward(d_row, dropout=dropout)
+        start_at_nothing(self.attention, self.feed_forward)
 
     def forward(self, x_BW: torch.Tensor) -> torch.Tensor:
         """Rows that have seen the others of their group."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from fielddep.errors import ConfigError
-from fielddep.nn.attention import Attention, AttentionLayer
+from fielddep.nn.attention import Attention, AttentionLayer, start_at_nothing
 from fielddep.nn.row_attention import RowAttentionLayer
 
 
@@ -14,14 +15,29 @@ def rows(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def row_layer(n_group: int = 4, dropout: float = 0.0) -> RowAttentionLayer:
+def shaken(layer: nn.Module) -> nn.Module:
+    """The layer in float64 with random weights everywhere, as some start at zero."""
     torch.manual_seed(0)
-    return RowAttentionLayer(6, 2, d_head=3, n_group=n_group, dropout=dropout).double()
+    for weight in layer.double().parameters():
+        nn.init.normal_(weight, std=0.5)
+    return layer
+
+
+def row_layer(n_group: int = 4, dropout: float = 0.0) -> RowAttentionLayer:
+    return shaken(RowAttentionLayer(6, 2, d_head=3, n_group=n_group, dropout=dropout))
+
+
+def test_a_block_that_starts_at_nothing_changes_nothing():
+    fields, between_rows = AttentionLayer(8, 2, dropout=0.0), RowAttentionLayer(6, 2, d_head=3, n_group=2, dropout=0.0)
+    x_BSD, x_BW = torch.randn(3, 5, 8), torch.randn(4, 6)
+    assert not torch.equal(fields(x_BSD), x_BSD)
+    start_at_nothing(fields.attention, fields.feed_forward)
+    assert torch.equal(fields(x_BSD), x_BSD)
+    assert torch.equal(between_rows(x_BW), x_BW)
 
 
 def test_the_order_of_tokens_does_not_matter():
-    torch.manual_seed(0)
-    layer = AttentionLayer(8, 2, dropout=0.0).double()
+    layer = shaken(AttentionLayer(8, 2, dropout=0.0))
     x_BSD = rows(3, 5, 8)
     order = torch.tensor([4, 2, 0, 1, 3])
     torch.testing.assert_close(layer(x_BSD[:, order]), layer(x_BSD)[:, order])
