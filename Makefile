@@ -50,7 +50,8 @@ bench-size: $(BENCH)
 	$(BIN)/python benchmarks/size/recipes.py --scratch $(SCRATCH)
 
 bench-accuracy: $(BENCH)
-	$(BIN)/python benchmarks/accuracy/run.py
+	$(BIN)/python benchmarks/accuracy/compare.py --scratch $(SCRATCH)
+	$(BIN)/python benchmarks/accuracy/summary.py
 
 clean:
 	rm -rf $(VENV) build dist demo-run .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -18,17 +18,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import search
 import tables
 import trees
 from fielddep.config import Config
 from fielddep.data.splits import Split
+from fielddep.environment import source_version
 from fielddep.fitting import measure, prepare, train_model
-from run import METRICS, git_commit
 
 RESULTS = Path(__file__).parent / "defaults.csv"
 COLUMNS = ("dataset", "rows", "model", "seed", "metric", "value", "train_seconds", "commit")
 TABLES = ("flights", "diabetes130", "ml-rating")
+METRICS = {"binary": ("logloss", "auc"), "regression": ("mse",)}
 
 
 def sample(table: tables.BenchTable, n_rows: int, seed: int) -> tables.BenchTable:
@@ -69,7 +69,7 @@ def append(key: tuple[str, ...], values: dict[str, float], seconds: float) -> No
         if fresh:
             writer.writerow(COLUMNS)
         for metric, value in values.items():
-            writer.writerow((*key, metric, f"{value:.6f}", f"{seconds:.1f}", git_commit()))
+            writer.writerow((*key, metric, f"{value:.6f}", f"{seconds:.1f}", source_version()))
 
 
 def main() -> None:
@@ -80,7 +80,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     for dataset in arguments.datasets:
-        table = search.load(dataset)
+        table = tables.load(dataset)
         for n_rows in arguments.rows:
             for seed in range(arguments.seeds):
                 part = sample(table, min(n_rows, len(table.rows("train"))), seed)

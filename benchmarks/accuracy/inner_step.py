@@ -3,7 +3,7 @@
     python benchmarks/accuracy/inner_step.py frappe ml-tag-part --seeds 3
 
 Trains MDL with every `model.inner_lr` of `RATES`, as it is (`inner_step = "fixed"`) and divided by the norm of the
-row's E^T E ("scaled"), all other settings at their defaults, and writes the best validation loss of every run to
+row's E^T E ("scaled"), all other settings as `SETTINGS` has them, and writes the best validation loss of every run to
 `inner_step.csv`. Runs that stand there already are kept. Test rows are never looked at.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
-import subprocess
+import itertools
 from pathlib import Path
 
 import torch
@@ -19,6 +19,7 @@ import torch
 import tables
 from fielddep.config import Config
 from fielddep.data.splits import Split
+from fielddep.environment import source_version
 from fielddep.errors import TrainingError
 from fielddep.fitting import Prepared, prepare, train_model
 from fielddep.training.defaults import decide
@@ -28,7 +29,17 @@ HERE = Path(__file__).parent
 OUT = HERE / "inner_step.csv"
 RATES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 STEPS = ("fixed", "scaled")
-COLUMNS = ("table", "inner_step", "inner_lr", "seed", "validation_loss", "commit")
+SETTINGS: dict[str, dict[str, object]] = {
+    "default": {},
+    "batch-norm": {
+        "model.batch_norm": "all",
+        "model.embedding_init": "xavier",
+        "model.product_output": False,
+        "train.embedding_l2": 1.0,
+    },
+}
+"""The library's defaults, and settings as the paper's code has them, which make embeddings of another size."""
+COLUMNS = ("table", "settings", "inner_step", "inner_lr", "seed", "validation_loss", "commit")
 
 
 def prepared(name: str) -> Prepared:
@@ -51,36 +62,38 @@ def best_loss(base: Prepared, settings: dict[str, object]) -> float | None:
     return min(evaluation.validation["loss"] for evaluation in history)
 
 
-def done() -> set[tuple[str, str, float, int]]:
+def done() -> set[tuple[str, str, str, float, int]]:
     """Runs that stand in the file."""
     if not OUT.exists():
         return set()
     with OUT.open(encoding="utf-8") as file:
-        return {(r["table"], r["inner_step"], float(r["inner_lr"]), int(r["seed"])) for r in csv.DictReader(file)}
+        rows = list(csv.DictReader(file))
+    return {(r["table"], r["settings"], r["inner_step"], float(r["inner_lr"]), int(r["seed"])) for r in rows}
 
 
 def main() -> None:
     """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="+", choices=tables.NAMES)
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout
+    commit = source_version()
     for name in arguments.tables:
         base = prepared(name)
-        wanted = [(name, step, rate, seed) for seed in range(arguments.seeds) for rate in RATES for step in STEPS]
-        for run in wanted:
+        for run in itertools.product([name], arguments.settings, STEPS, RATES, range(arguments.seeds)):
             if run in done():
                 continue
-            _, step, rate, seed = run
-            loss = best_loss(base, {"model.inner_step": step, "model.inner_lr": rate, "train.seed": seed})
+            _, settings, step, rate, seed = run
+            own = {"model.inner_step": step, "model.inner_lr": rate, "train.seed": seed}
+            loss = best_loss(base, {**SETTINGS[settings], **own})
             new = not OUT.exists()
             with OUT.open("a", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file)
                 writer.writerows([COLUMNS] if new else [])
-                writer.writerow([*run, "" if loss is None else f"{loss:.6f}", commit.strip()])
+                writer.writerow([*run, "" if loss is None else f"{loss:.6f}", commit])
             print(*run, loss, flush=True)
 
 

@@ -237,7 +237,9 @@ class AFNConfig(DeepConfig):
     d_embed: int | None = setting(10, "size of an embedding", at_least=1)
     n_neurons: int = setting(600, "logarithmic neurons, shared by all dimensions of the embeddings", at_least=1)
     hidden: tuple[int, ...] = setting((400,), "widths of the hidden layers", at_least=1)
-    embedding_init_scale: float = setting(0.01, "largest embedding at the start; all are positive", at_least=0)
+    embedding_init_scale: float = setting(
+        0.01, "standard deviation of the embeddings at the start, which are near 1", at_least=0
+    )
 
     SEARCH: ClassVar[Mapping[str, Space]] = {
         **RIDGE_SEARCH,
@@ -365,7 +367,7 @@ class SAINTConfig(EmbeddingConfig):
     """SAINT: attention between fields, then between rows; predictions look at fixed reference rows."""
 
     name: Literal["saint"] = setting("saint", "model")
-    d_embed: int | None = setting(32, "size of an embedding; n_heads divides it", at_least=1)
+    d_embed: int | None = setting(16, "size of an embedding; n_heads divides it", at_least=1)
     n_layers: int = setting(1, "blocks of attention between fields and between rows", at_least=1)
     n_heads: int = setting(4, "heads of a layer", at_least=1)
     attention: Literal["fields", "both"] = setting("both", "attention between fields only, or between rows too")
@@ -378,12 +380,19 @@ class SAINTConfig(EmbeddingConfig):
     row_dropout: float = setting(0.1, "dropout inside the layers between rows", at_least=0, below=1)
 
     OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
+    LEARNING_RATE: ClassVar[float | None] = 0.01
+    EMBEDDING_L2: ClassVar[float] = 0.1
     SEARCH: ClassVar[Mapping[str, Space]] = {
         **_TABLE_RIDGE_SEARCH,
         "model.d_embed": OneOf((8, 16, 32)),
         "model.attention": OneOf(("fields", "both")),
-        "model.dropout": OneOf((0.1, 0.3, 0.8)),
+        "model.dropout": OneOf((0.0, 0.1, 0.3)),
+        "model.row_dropout": OneOf((0.1, 0.3, 0.8)),
     }
+    STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"train.lr": 0.01, "train.embedding_l2": 0.1, "model.attention": "fields"},
+        {"train.lr": 0.01, "train.embedding_l2": 0.1, "model.row_dropout": 0.8},
+    )
 
 
 BASELINE_CONFIGS: Mapping[str, type[ModelConfig]] = {

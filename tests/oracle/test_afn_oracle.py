@@ -20,11 +20,11 @@ CONFIG = AFNConfig(d_embed=3, n_neurons=5, hidden=(6,), batch_norm="all", embedd
 def test_logits_row_by_row(layout, n_outputs):
     model = shaken(AFN(layout, n_outputs, CONFIG))
     with torch.no_grad():
-        model.embedding.weight[::2] *= -1  # the sign of an embedding does not count
-        model.embedding.weight[0] = 0.0  # nor does how near to zero it is
+        model.embedding.weight[::2] -= 2.0  # negative embeddings: the sign does not count
+        model.embedding.weight[0] = -1.0  # an embedding of zero, which has no logarithm
 
     def expected(batch, row):
-        e = looked_up(model.embedding, layout, batch, row)
+        e = [1.0 + vector for vector in looked_up(model.embedding, layout, batch, row)]
         weight, bias = array(model.neurons.weight), array(model.neurons.bias)
         products = []
         for d in range(3):
@@ -55,12 +55,21 @@ def test_statistics_are_taken_over_rows_and_dimensions(layout):
     model = AFN(layout, 1, CONFIG).double().train()
     batch = random_table(layout, 50).batch(slice(None))
     model(batch.ids_BF, batch.numbers_BN.double())
-    e_BFD = model.embedding(batch.ids_BF, batch.numbers_BN.double())
+    e_BFD = 1.0 + model.embedding(batch.ids_BF, batch.numbers_BN.double())
     logs_BFD = e_BFD.abs().clamp(min=SMALLEST).log()
     torch.testing.assert_close(model.log_norm.running_mean, logs_BFD.mean(dim=(0, 2)))
     torch.testing.assert_close(model.log_norm.running_var, logs_BFD.var(dim=(0, 2)))
 
 
-def test_embeddings_start_small_and_positive(layout):
-    weight = AFN(layout, 1, AFNConfig(embedding_init_scale=0.02)).embedding.weight
-    assert bool((weight >= 0).all()) and 0.015 < float(weight.detach().max()) <= 0.02
+def test_an_embedding_of_one_changes_no_product(layout):
+    model = AFN(layout, 1, CONFIG).double().eval()
+    with torch.no_grad():
+        model.embedding.weight[:6] = 0.0
+    ids_BF = torch.tensor([[0, 7, 15, 17], [3, 7, 15, 17]])
+    numbers_BN = torch.ones(2, 1, dtype=torch.float64)
+    with torch.no_grad():
+        model.neurons.weight[:, 0] = 5.0
+        strong = model(ids_BF, numbers_BN)
+        model.neurons.weight[:, 0] = 0.0
+        without = model(ids_BF, numbers_BN)
+    torch.testing.assert_close(strong, without)

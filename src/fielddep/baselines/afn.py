@@ -26,14 +26,16 @@ class AFN(FieldModel):
     """Products of learned powers: z_h = exp(a_h + sum_i W_ih * norm(log |e[c_i]|)), y = b + MLP(norm(z)).
 
     The exponents W are shared by the dimensions of the embeddings, and both BatchNorms take their statistics over rows
-    and dimensions. With several classes the network has as many outputs.
+    and dimensions. An embedding is 1 plus the row of its table: 1 is what changes no product, so the start near it and
+    the ridge towards it mean for AFN what those at 0 mean elsewhere. The authors start at small positive numbers, which
+    the first BatchNorm makes the same up to noise. With several classes the network has as many outputs.
     """
 
     def __init__(self, layout: FieldLayout, n_outputs: int, config: AFNConfig) -> None:
         super().__init__(layout, n_outputs)
         d_embed = decided(config.d_embed)
         self.embedding = EmbeddingTable(layout, d_embed)
-        nn.init.uniform_(self.embedding.weight, 0.0, config.embedding_init_scale)
+        self.embedding.init_weights("normal", config.embedding_init_scale)
         self.log_norm = BatchNorm(layout.n_columns)
         self.neurons = nn.Linear(layout.n_columns, config.n_neurons)
         nn.init.normal_(self.neurons.weight, std=NEURON_SCALE)
@@ -45,7 +47,7 @@ class AFN(FieldModel):
 
     def forward(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
         """Logits (B, C)."""
-        e_BFD = self.embedding(ids_BF, numbers_BN)
+        e_BFD = 1.0 + self.embedding(ids_BF, numbers_BN)
         logs_RF = e_BFD.abs().clamp(min=SMALLEST).log().transpose(1, 2).flatten(0, 1)
         products_RH = self.product_norm(self.neurons(self.log_norm(logs_RF)).exp())
         deep_BC: torch.Tensor = self.mlp(products_RH.view(ids_BF.shape[0], -1))
