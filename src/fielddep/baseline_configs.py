@@ -291,6 +291,7 @@ class NODEConfig(EmbeddingConfig):
 
     OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
     LEARNING_RATE: ClassVar[float | None] = 0.01
+    EMBEDDING_L2: ClassVar[float] = 0.1
     SEARCH: ClassVar[Mapping[str, Space]] = {
         **_TABLE_RIDGE_SEARCH,
         "model.d_embed": OneOf((4, 8, 16)),
@@ -298,7 +299,7 @@ class NODEConfig(EmbeddingConfig):
         "model.depth": OneOf((4, 6)),
     }
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"train.lr": 0.01, "train.embedding_l2": 0.1},
+        {"train.lr": 0.01, "train.embedding_l2": 0.3},
         {"train.lr": 0.01, "train.embedding_l2": 0.5, "model.n_trees": 256},
     )
 
@@ -349,7 +350,7 @@ class TabTransformerConfig(EmbeddingConfig):
 
     OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
     LEARNING_RATE: ClassVar[float | None] = 0.005
-    EMBEDDING_L2: ClassVar[float] = 0.5
+    EMBEDDING_L2: ClassVar[float] = 0.3
     SEARCH: ClassVar[Mapping[str, Space]] = {
         **_TABLE_RIDGE_SEARCH,
         "model.d_embed": OneOf((16, 32)),
@@ -357,7 +358,7 @@ class TabTransformerConfig(EmbeddingConfig):
         "model.dropout": OneOf((0.0, 0.1, 0.3)),
     }
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"train.lr": 0.005, "train.embedding_l2": 0.3},
+        {"train.lr": 0.005, "train.embedding_l2": 1.0},
         {"train.lr": 0.005, "train.embedding_l2": 1.0, "model.dropout": 0.3},
     )
 
@@ -380,7 +381,7 @@ class SAINTConfig(EmbeddingConfig):
     row_dropout: float = setting(0.1, "dropout inside the layers between rows", at_least=0, below=1)
 
     OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
-    LEARNING_RATE: ClassVar[float | None] = 0.01
+    LEARNING_RATE: ClassVar[float | None] = 0.002
     EMBEDDING_L2: ClassVar[float] = 0.1
     SEARCH: ClassVar[Mapping[str, Space]] = {
         **_TABLE_RIDGE_SEARCH,
@@ -391,7 +392,7 @@ class SAINTConfig(EmbeddingConfig):
     }
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"train.lr": 0.01, "train.embedding_l2": 0.1, "model.attention": "fields"},
-        {"train.lr": 0.01, "train.embedding_l2": 0.1, "model.row_dropout": 0.8},
+        {"train.lr": 0.002, "train.embedding_l2": 0.1, "model.row_dropout": 0.8},
     )
 
 

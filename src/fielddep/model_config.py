@@ -14,7 +14,7 @@ from fielddep.setting import Between, OneOf, Space, setting
 LEARNING_RATES: Mapping[str, float] = {"adagrad": 0.05, "adam": 0.001}
 LEARNING_RATE_SEARCH: Mapping[str, Between] = {
     "adagrad": Between(0.01, 0.2, log=True),
-    "adam": Between(0.0003, 0.005, log=True),
+    "adam": Between(0.0003, 0.02, log=True),
 }
 """Where a search looks for `train.lr`; every search looks for it."""
 RIDGE_SEARCH: Mapping[str, Space] = {
