@@ -167,16 +167,23 @@ class IFMConfig(DeepConfig):
     """Input-aware factorization machine: a network scales a row's own weights and embeddings."""
 
     name: Literal["ifm"] = setting("ifm", "model")
-    hidden: tuple[int, ...] = setting((256, 128), "widths of the network that scales the fields", at_least=1)
+    hidden: tuple[int, ...] = setting((64,), "widths of the network that scales the fields", at_least=1)
     batch_norm: Literal["all", "hidden", "none"] = setting("none", "BatchNorm before hidden layers")
     dropout: float = setting(0.0, "dropout after every hidden layer", at_least=0, below=1)
 
+    LEARNING_RATE: ClassVar[float | None] = 0.005
+    EMBEDDING_L2: ClassVar[float] = 0.05
+    FIRST_ORDER_L2: ClassVar[float] = 0.01
     SEARCH: ClassVar[Mapping[str, Space]] = {
-        **RIDGE_SEARCH,
+        **MachineConfig.SEARCH,
         "model.d_embed": OneOf((16, 40, 64)),
-        "model.hidden": OneOf(((128, 64), (256, 128))),
+        "model.hidden": OneOf(((64,), (128, 64), (256, 128))),
         "model.dropout": OneOf((0.0, 0.2)),
     }
+    STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"train.lr": 0.005, "train.embedding_l2": 0.05, "train.first_order_l2": 0.003, "model.d_embed": 40},
+        {"train.lr": 0.003, "train.embedding_l2": 0.2, "train.first_order_l2": 0.03, "model.d_embed": 16},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,49 +191,105 @@ class INNConfig(EmbeddingConfig):
     """Interaction-aware neural network: attention over pairs, scaled by prototypes of their fields."""
 
     name: Literal["inn"] = setting("inn", "model")
+    d_embed: int | None = setting(20, "size of an embedding", at_least=1)
     d_attention: int = setting(16, "width of the attention network over pairs (A)", at_least=1)
     d_field: int = setting(16, "size of a field's vector (K_F)", at_least=1)
     temperature: float = setting(10.0, "divisor inside the attention network (tau)", above=0)
-    n_hidden: int = setting(5, "hidden units over all pairs", at_least=1)
+    n_hidden: int = setting(20, "hidden units over all pairs; the authors' code has 5", at_least=1)
     dropout: float = setting(0.1, "dropout on the attention weights and on the pairs", at_least=0, below=1)
 
+    # Its hidden units see products of five small numbers, whose gradients Adagrad's first steps cannot raise.
+    OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
+    LEARNING_RATE: ClassVar[float | None] = 0.005
+    EMBEDDING_L2: ClassVar[float] = 0.03
+    FIRST_ORDER_L2: ClassVar[float] = 0.01
     SEARCH: ClassVar[Mapping[str, Space]] = {
-        **RIDGE_SEARCH,
+        **MachineConfig.SEARCH,
         "model.d_embed": OneOf((10, 20, 40)),
-        "model.n_hidden": OneOf((5, 20, 100)),
+        "model.n_hidden": OneOf((5, 20, 50)),
         "model.temperature": Between(1.0, 10.0, log=True),
+        "train.weight_decay": OneOf((0.0, 0.2)),
+    }
+    STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"train.lr": 0.005, "train.embedding_l2": 0.02, "train.first_order_l2": 0.003},
+        {"train.lr": 0.005, "train.embedding_l2": 0.2, "train.first_order_l2": 0.03, "model.n_hidden": 5},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig(DeepConfig):
+    """A model whose network sees the embeddings themselves.
+
+    Without BatchNorm the ridge holds the embeddings, and decay the network; fast steps let the embeddings find their
+    place before the network has learnt the rows by heart.
+    """
+
+    hidden: tuple[int, ...] = setting((200, 200), "widths of the hidden layers", at_least=1)
+    batch_norm: Literal["all", "hidden", "none"] = setting(
+        "none", "BatchNorm before every hidden layer (all), before all but the first (hidden), or none"
+    )
+
+    LEARNING_RATE: ClassVar[float | None] = 0.005
+    FIRST_ORDER_L2: ClassVar[float] = 0.01
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        **DeepConfig.SEARCH,
+        "model.hidden": OneOf(((100,), (100, 100), (200, 200), (400, 400))),
+        "model.batch_norm": OneOf(("none", "hidden", "all")),
+        "train.weight_decay": OneOf((0.0, 0.2, 0.5)),
     }
 
 
 @dataclass(frozen=True, kw_only=True)
-class WideDeepConfig(DeepConfig):
+class WideDeepConfig(NetworkConfig):
     """Wide & Deep: one weight a value beside a network on the embeddings."""
 
     name: Literal["wide_deep"] = setting("wide_deep", "model")
 
+    STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"train.lr": 0.005, "train.embedding_l2": 0.2, "train.first_order_l2": 0.003, "train.weight_decay": 0.5,
+         "model.d_embed": 40},
+        {"train.lr": 0.003, "train.embedding_l2": 0.5, "train.first_order_l2": 0.03, "model.hidden": (100, 100),
+         "model.d_embed": 16},
+    )  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True)
-class DeepFMConfig(DeepConfig):
+class DeepFMConfig(NetworkConfig):
     """DeepFM: a factorization machine beside a network on the same embeddings."""
 
     name: Literal["deepfm"] = setting("deepfm", "model")
+    hidden: tuple[int, ...] = setting((100, 100), "widths of the hidden layers", at_least=1)
+
+    EMBEDDING_L2: ClassVar[float] = 0.1
+    STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"train.lr": 0.005, "train.embedding_l2": 0.1, "train.first_order_l2": 0.003, "train.weight_decay": 0.5,
+         "model.d_embed": 40},
+        {"train.lr": 0.005, "train.embedding_l2": 0.05, "train.first_order_l2": 0.003, "model.hidden": (100,),
+         "model.d_embed": 40},
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
-class XDeepFMConfig(DeepConfig):
+class XDeepFMConfig(NetworkConfig):
     """xDeepFM: weights of values, a network, and a compressed interaction network."""
 
     name: Literal["xdeepfm"] = setting("xdeepfm", "model")
-    d_embed: int | None = setting(10, "size of an embedding", at_least=1)
+    d_embed: int | None = setting(16, "size of an embedding", at_least=1)
+    hidden: tuple[int, ...] = setting((100, 100), "widths of the hidden layers", at_least=1)
     n_maps: tuple[int, ...] = setting(
         (64,), "feature maps of each layer of the compressed interaction network", at_least=1
     )
 
+    EMBEDDING_L2: ClassVar[float] = 0.1
     SEARCH: ClassVar[Mapping[str, Space]] = {
-        **DeepConfig.SEARCH,
+        **NetworkConfig.SEARCH,
         "model.d_embed": OneOf((10, 16, 32)),
         "model.n_maps": OneOf(((32,), (64,), (32, 32))),
     }
+    STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"train.lr": 0.005, "train.embedding_l2": 0.1, "train.first_order_l2": 0.003, "train.weight_decay": 0.5},
+        {"train.lr": 0.003, "train.embedding_l2": 0.5, "train.first_order_l2": 0.03, "model.n_maps": (32, 32)},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,18 +298,29 @@ class AFNConfig(DeepConfig):
 
     name: Literal["afn"] = setting("afn", "model")
     d_embed: int | None = setting(10, "size of an embedding", at_least=1)
-    n_neurons: int = setting(600, "logarithmic neurons, shared by all dimensions of the embeddings", at_least=1)
-    hidden: tuple[int, ...] = setting((400,), "widths of the hidden layers", at_least=1)
+    n_neurons: int = setting(
+        100, "logarithmic neurons, shared by all dimensions of the embeddings; the authors have 600 or more", at_least=1
+    )
+    hidden: tuple[int, ...] = setting((100,), "widths of the hidden layers", at_least=1)
     embedding_init_scale: float = setting(
         0.01, "standard deviation of the embeddings at the start, which are near 1", at_least=0
     )
 
+    # BatchNorm evens out the size of the embeddings, so that only a strong ridge tells rare values from frequent ones.
+    LEARNING_RATE: ClassVar[float | None] = 0.005
+    EMBEDDING_L2: ClassVar[float] = 2.0
     SEARCH: ClassVar[Mapping[str, Space]] = {
-        **RIDGE_SEARCH,
+        "train.embedding_l2": Between(0.2, 20.0, log=True),
+        "train.l2_rarity": OneOf((0.0, 0.5, 1.0)),
+        "train.weight_decay": OneOf((0.0, 0.5)),
         "model.d_embed": OneOf((10, 20)),
-        "model.n_neurons": OneOf((200, 600)),
+        "model.n_neurons": OneOf((50, 100, 200)),
         "model.dropout": OneOf((0.0, 0.2, 0.4)),
     }
+    STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"train.lr": 0.005, "train.embedding_l2": 2.0, "train.weight_decay": 0.5},
+        {"train.lr": 0.003, "train.embedding_l2": 1.0, "train.weight_decay": 0.5, "model.hidden": (200,)},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,16 +335,24 @@ class FinalMLPConfig(DeepConfig):
     context_1: tuple[str, ...] = setting((), "fields that gate the first network; none: a learned vector")
     context_2: tuple[str, ...] = setting((), "fields that gate the second network; none: a learned vector")
     n_heads: int = setting(5, "blocks of the bilinear form; it divides the last widths of both networks", at_least=1)
-    dropout: float = setting(0.4, "dropout after every hidden layer", at_least=0, below=1)
     batch_norm: Literal["all", "hidden", "none"] = setting("all", "BatchNorm before hidden layers")
+    embedding_init_scale: float = setting(0.01, "standard deviation of the embeddings at the start", at_least=0)
 
+    # BatchNorm evens out the size of the embeddings, so that only a strong ridge tells rare values from frequent ones.
+    LEARNING_RATE: ClassVar[float | None] = 0.003
+    EMBEDDING_L2: ClassVar[float] = 5.0
     SEARCH: ClassVar[Mapping[str, Space]] = {
-        **RIDGE_SEARCH,
+        "train.embedding_l2": Between(1.0, 50.0, log=True),
+        "train.l2_rarity": OneOf((0.0, 0.5, 1.0)),
+        "train.weight_decay": OneOf((0.0, 0.5, 1.0)),
         "model.d_embed": OneOf((10, 20, 40)),
-        "model.hidden_2": OneOf(((100,), (400,), (800,))),
+        "model.hidden_2": OneOf(((100,), (400,))),
         "model.dropout": OneOf((0.1, 0.2, 0.4)),
-        "model.batch_norm": OneOf(("all", "hidden", "none")),
     }
+    STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"train.lr": 0.003, "train.embedding_l2": 10.0, "train.l2_rarity": 0.0, "train.weight_decay": 0.5},
+        {"train.lr": 0.005, "train.embedding_l2": 0.5, "model.batch_norm": "none", "model.embedding_init_scale": 0.1},
+    )
 
 
 # Where a model without a first-order table is searched.
