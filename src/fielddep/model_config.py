@@ -128,16 +128,18 @@ class MDLConfig(ModelConfig):
         **RIDGE_SEARCH,
         "model.d_embed": OneOf((16, 24, 40, 64)),
         "model.n_inner_steps": OneOf((2, 4, 6)),
-        "model.inner_lr": Between(0.1, 10.0, log=True),
+        "model.inner_step": OneOf(("fixed", "scaled")),
+        "model.inner_lr": Between(0.1, 3.0, log=True),
         "model.sparsity": Between(1.0, 100.0, log=True),
         "model.hidden": OneOf(((), (100, 100), (200, 200))),
         "model.product_output": OneOf((False, True)),
         "model.batch_norm": OneOf(("all", "none")),
+        "model.embedding_init": OneOf(("normal", "xavier")),
         "model.dropout": OneOf((0.0, 0.2)),
         "train.optimizer": OneOf(("adagrad", "adam")),
     }
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"model.batch_norm": "all", "model.embedding_init": "xavier", "train.embedding_l2": 1.0,
-         "model.product_output": False},
+        {"model.batch_norm": "all", "model.embedding_init": "xavier", "model.product_output": False,
+         "model.d_embed": 64, "model.inner_step": "scaled", "model.sparsity": 1.0, "train.embedding_l2": 1.0},
         {"model.hidden": (), "train.embedding_l2": 0.4},
     )  # fmt: skip

@@ -82,7 +82,7 @@ def test_results_on_stdout_log_on_stderr(table: Path, tmp_path: Path) -> None:
     assert "  colour: categorical, 3 values" in lines
     assert "target good: binary, 2 classes" in lines
     assert "rows: 320 train, 40 validation, 40 test" in lines
-    assert any(line.startswith("decided from the data: train.lr = ") for line in lines)
+    assert any(line.startswith("decided from the data: train.optimizer = adagrad, train.lr = ") for line in lines)
     assert sum(line.startswith("epoch ") for line in lines) == 2
     assert "\x1b" not in out + err
 
@@ -100,7 +100,7 @@ def test_a_users_error_has_exit_code_2_and_no_traceback(tmp_path: Path) -> None:
 def test_a_bug_has_exit_code_1_and_a_traceback() -> None:
     code = (
         "import sys, fielddep.cli as cli, fielddep.config as c\n"
-        "def broken(): raise RuntimeError('a bug')\n"
+        "def broken(config): raise RuntimeError('a bug')\n"
         "import fielddep.cli.settings as s; s.settings_reference = broken\n"
         "sys.exit(cli.main(['settings']))"
     )
