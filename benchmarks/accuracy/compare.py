@@ -59,12 +59,12 @@ class Bench:
     rows: int | None = None
     settings: tuple[str, ...] = ()
     trials: int = 10
-    minutes: float = 5.0
+    minutes: float = 10.0
 
 
 BENCHES = {
     "frappe": Bench(models=(*PAPER, *OTHERS, *TREES, *MDL)),
-    "ml-rating": Bench(models=(*PAPER, *TREES, *MDL), minutes=10.0),
+    "ml-rating": Bench(models=(*PAPER, *TREES, *MDL)),
     # Joint columns, found on training rows, as `fielddep fit` has them by default; trees get none and find their own.
     "flights": Bench(models=SHORT, settings=("data.crosses=auto",)),
     "diabetes130": Bench(models=SHORT, settings=("data.crosses=auto",)),

@@ -233,6 +233,8 @@ class NetworkConfig(DeepConfig):
     FIRST_ORDER_L2: ClassVar[float] = 0.01
     SEARCH: ClassVar[Mapping[str, Space]] = {
         **DeepConfig.SEARCH,
+        "train.embedding_l2": Between(0.02, 20.0, log=True),
+        "model.d_embed": OneOf((10, 20, 40)),
         "model.hidden": OneOf(((100,), (100, 100), (200, 200), (400, 400))),
         "model.batch_norm": OneOf(("none", "hidden", "all")),
         "train.weight_decay": OneOf((0.0, 0.2, 0.5)),
@@ -248,8 +250,9 @@ class WideDeepConfig(NetworkConfig):
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"train.lr": 0.005, "train.embedding_l2": 0.2, "train.first_order_l2": 0.003, "train.weight_decay": 0.5,
          "model.d_embed": 40},
-        {"train.lr": 0.003, "train.embedding_l2": 0.5, "train.first_order_l2": 0.03, "model.hidden": (100, 100),
-         "model.d_embed": 16},
+        {"train.lr": 0.003, "train.embedding_l2": 10.0, "train.l2_rarity": 0.0, "train.first_order_l2": 0.003,
+         "train.weight_decay": 0.5, "model.d_embed": 20, "model.batch_norm": "all",
+         "model.embedding_init_scale": 0.01},
     )  # fmt: skip
 
 
@@ -301,7 +304,7 @@ class AFNConfig(DeepConfig):
     n_neurons: int = setting(
         100, "logarithmic neurons, shared by all dimensions of the embeddings; the authors have 600 or more", at_least=1
     )
-    hidden: tuple[int, ...] = setting((100,), "widths of the hidden layers", at_least=1)
+    hidden: tuple[int, ...] = setting((200, 200), "widths of the hidden layers", at_least=1)
     embedding_init_scale: float = setting(
         0.01, "standard deviation of the embeddings at the start, which are near 1", at_least=0
     )
@@ -319,7 +322,7 @@ class AFNConfig(DeepConfig):
     }
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"train.lr": 0.005, "train.embedding_l2": 2.0, "train.weight_decay": 0.5},
-        {"train.lr": 0.003, "train.embedding_l2": 1.0, "train.weight_decay": 0.5, "model.hidden": (200,)},
+        {"train.lr": 0.005, "train.embedding_l2": 2.0, "train.weight_decay": 0.5, "model.hidden": (100,)},
     )
 
 
@@ -329,7 +332,7 @@ class FinalMLPConfig(DeepConfig):
 
     name: Literal["finalmlp"] = setting("finalmlp", "model")
     d_embed: int | None = setting(10, "size of an embedding", at_least=1)
-    hidden: tuple[int, ...] = setting((400,), "widths of the first network", at_least=1)
+    hidden: tuple[int, ...] = setting((200, 200), "widths of the first network", at_least=1)
     hidden_2: tuple[int, ...] = setting((100,), "widths of the second network", at_least=1)
     gate_hidden: tuple[int, ...] = setting((400,), "widths of the networks that gate the two", at_least=1)
     context_1: tuple[str, ...] = setting((), "fields that gate the first network; none: a learned vector")
@@ -346,13 +349,16 @@ class FinalMLPConfig(DeepConfig):
         "train.l2_rarity": OneOf((0.0, 0.5, 1.0)),
         "train.weight_decay": OneOf((0.0, 0.5, 1.0)),
         "model.d_embed": OneOf((10, 20, 40)),
-        "model.hidden_2": OneOf(((100,), (400,))),
+        "model.hidden": OneOf(((400,), (200, 200))),
+        "model.hidden_2": OneOf(((100,), (200, 200))),
         "model.dropout": OneOf((0.1, 0.2, 0.4)),
     }
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"train.lr": 0.003, "train.embedding_l2": 10.0, "train.l2_rarity": 0.0, "train.weight_decay": 0.5},
-        {"train.lr": 0.005, "train.embedding_l2": 0.5, "model.batch_norm": "none", "model.embedding_init_scale": 0.1},
-    )
+        {"train.lr": 0.003, "train.embedding_l2": 10.0, "train.l2_rarity": 0.0, "train.weight_decay": 0.5,
+         "model.d_embed": 20},
+        {"train.lr": 0.005, "train.embedding_l2": 0.2, "train.weight_decay": 0.5, "model.d_embed": 40,
+         "model.batch_norm": "none", "model.embedding_init_scale": 0.1, "model.hidden_2": (100, 100)},
+    )  # fmt: skip
 
 
 # Where a model without a first-order table is searched.
