@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,15 @@ def test_tasks_run_in_order_and_not_more_than_allowed_at_a_time(tmp_path: Path) 
     assert sorted(ended) == [(name, None) for name in "abcd"]
 
 
+@pytest.fixture
+def heeded_interrupts() -> Iterator[None]:
+    """A test run in the background of a shell inherits that interrupts are ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded_interrupts")
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 def test_an_interrupt_ends_the_processes(number: int, error: type[BaseException], tmp_path: Path) -> None:
     def interrupt(task: Task) -> None:

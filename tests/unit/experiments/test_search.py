@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from fielddep.baseline_configs import LRConfig
 from fielddep.cli.options import build_store_config
 from fielddep.data.store.store import Store
 from fielddep.errors import MissingExtraError, TrainingError, UserError
@@ -50,9 +51,15 @@ def pretended(losses_of: Callable[[TrainingData], list[float]]) -> Train:
 
 
 def by_rate(data: TrainingData) -> list[float]:
-    """The larger the learning rate, the lower the loss."""
+    """The smaller the learning rate, the lower the loss."""
     assert data.config.train.lr is not None
-    return [1.0, 1 - data.config.train.lr]
+    return [1.0, 0.5 + data.config.train.lr]
+
+
+@pytest.fixture(autouse=True)
+def no_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the defaults, LR is left to the sampler at once."""
+    monkeypatch.setattr(LRConfig, "STARTS", ())
 
 
 def run(store: Store, folder: Path, *, model: str = "lr", trials: int = 4, **others: object) -> SearchResult:
@@ -82,7 +89,7 @@ def test_the_best_is_kept_as_toml_that_fit_takes(store: Store, tmp_path: Path, m
     found = run(store, tmp_path, trials=6, given={"train.max_epochs": 1})
     assert found.best.loss == min(record.loss for record in found.records if record.loss is not None)
     config = build_store_config(store, tmp_path / "best.toml", None, {})
-    assert config.train.lr == found.best.settings["train.lr"] == pytest.approx(1 - (found.best.loss or 0))
+    assert config.train.lr == found.best.settings["train.lr"] == pytest.approx((found.best.loss or 0) - 0.5)
     assert (config.model.name, config.train.max_epochs, config.data) == ("lr", 1, store.config.data)
     assert fit_table(store, config).metrics["test"]["logloss"] > 0
 
@@ -203,7 +210,7 @@ def test_a_trial_that_kills_the_process_is_given_up(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kills_at_first(data: TrainingData) -> list[float]:
-        if data.config.train.lr == 0.05:  # that of the defaults
+        if data.config.train.lr == LRConfig.LEARNING_RATE:  # that of the defaults
             raise SystemExit
         return by_rate(data)
 
