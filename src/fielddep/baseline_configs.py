@@ -1,6 +1,7 @@
 """Settings of the rivals of MDL, one class a model; `model_config` says what the parts of a class mean.
 
-`STARTS` are settings that their authors or later benchmarks found good on tables like Frappe and MovieLens.
+`STARTS` are settings that their authors or later benchmarks found good, or that trials by hand on the validation rows of
+Frappe did.
 """
 
 from __future__ import annotations
