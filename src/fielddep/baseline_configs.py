@@ -1,7 +1,6 @@
 """Settings of the rivals of MDL, one class a model; `model_config` says what the parts of a class mean.
 
-`STARTS` are settings that their authors or later benchmarks found good, or that trials by hand on the validation rows of
-Frappe did.
+`STARTS` are settings that their authors, later benchmarks, or trials by hand on Frappe's validation rows found good.
 """
 
 from __future__ import annotations
