@@ -19,8 +19,9 @@ import polars as pl
 import pyarrow as pa
 
 from fielddep.config import DataConfig
-from fielddep.data.delimited import find_delimiter, read_start, refuse_duplicates, scan_delimited
+from fielddep.data.delimited import find_delimiter, refuse_duplicates, scan_delimited
 from fielddep.data.sparse_text import read_libffm, read_libsvm
+from fielddep.data.text_bytes import read_start
 from fielddep.errors import ConfigError, TableError
 
 Source: TypeAlias = Any

@@ -18,7 +18,8 @@ from pathlib import Path
 import polars as pl
 
 from fielddep.config import DataConfig
-from fielddep.data.delimited import check_text, open_bytes, scratch_file
+from fielddep.data.text_bytes import open_bytes, scratch_file
+from fielddep.data.text_structure import check_text
 from fielddep.errors import TableError
 
 MAX_NUMERIC_COLUMNS = 1000

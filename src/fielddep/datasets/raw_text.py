@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fielddep.data.delimited import check_text, records
+from fielddep.data.text_structure import check_text, records
 from fielddep.datasets.raw_files import FoundFile
 from fielddep.errors import TableError
 

@@ -16,12 +16,13 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]  # public, but not in its __all__
 
 from fielddep.errors import ConfigError
 
@@ -83,6 +84,15 @@ def usable(*tensors: torch.Tensor) -> bool:
         return False
     fitting = all(t.device.type == "cpu" and t.dtype in (torch.float32, torch.int64) for t in tensors)
     return fitting and native() is not None
+
+
+def call(function: Callable[..., Any], *given: object) -> Any:
+    """Call a compiled function on tensors and whatever else it takes.
+
+    Tensors are handed over as DLPack capsules. Left to itself the compiled module would ask them by `__dlpack__`, which
+    is Python code, and an interrupt of the user that falls into it would be lost.
+    """
+    return function(*[to_dlpack(value) if isinstance(value, torch.Tensor) else value for value in given])
 
 
 def name() -> str:

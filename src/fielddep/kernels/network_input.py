@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+from torch.utils.dlpack import from_dlpack
 
-from fielddep.kernels import native
+from fielddep.kernels import call, native
 from fielddep.kernels.refinement import InnerLoop
 
 
@@ -37,13 +38,13 @@ class Lookup:
     @property
     def ids_U(self) -> torch.Tensor:
         """Distinct ids, column after column, in the order of first appearance."""
-        ids_U: torch.Tensor = self.compiled.ids
+        ids_U: torch.Tensor = from_dlpack(self.compiled.ids)
         return ids_U
 
     @property
     def counts_U(self) -> torch.Tensor:
         """Rows of each distinct id, float32."""
-        counts_U: torch.Tensor = self.compiled.counts
+        counts_U: torch.Tensor = from_dlpack(self.compiled.counts)
         return counts_U
 
 
@@ -57,7 +58,7 @@ def look_up(
     """
     module = native()
     assert module is not None
-    compiled = module.Lookup(ids_BF.contiguous(), n_ids, torch.get_num_threads())
+    compiled = call(module.Lookup, ids_BF.contiguous(), n_ids, torch.get_num_threads())
     numbers = numbers_BN.detach().contiguous() if numbers_BN is not None and numerical else None
     return Lookup(compiled=compiled, numbers_BN=numbers, numerical=numerical)
 
@@ -116,7 +117,8 @@ class _NetworkInput(Function):
         table = weight_ID.detach().contiguous()
         phi = phi_PDD.detach().contiguous()
         w0 = None if w0_FF is None else w0_FF.detach().contiguous()
-        batch = module.NetworkInput(
+        batch = call(
+            module.NetworkInput,
             lookup.compiled,
             table.shape[1],
             lookup.numbers_BN,
@@ -127,7 +129,7 @@ class _NetworkInput(Function):
             torch.get_num_threads(),
         )
         inputs = table.new_empty(lookup.compiled.n_rows, batch.width)
-        batch.forward(table, phi, w0, inputs)
+        call(batch.forward, table, phi, w0, inputs)
         if keep:
             ctx.batch, ctx.lookup, ctx.shape = batch, lookup, weight_ID.shape
             ctx.save_for_backward(phi, w0)
@@ -139,7 +141,7 @@ class _NetworkInput(Function):
         phi, w0 = ctx.saved_tensors
         d_values_UD = phi.new_empty(len(ctx.lookup.ids_U), phi.shape[1])
         d_phi, d_w0 = torch.empty_like(phi), phi.new_empty(0, 0) if w0 is None else torch.empty_like(w0)
-        ctx.batch.backward(w0, d_inputs.contiguous(), d_values_UD, d_phi, d_w0)
+        call(ctx.batch.backward, w0, d_inputs.contiguous(), d_values_UD, d_phi, d_w0)
         d_table = _sparse(ctx.lookup, d_values_UD, ctx.shape)
         return d_table, d_phi, None if w0 is None else d_w0, None, None, None, None
 
@@ -157,7 +159,7 @@ class _PairProducts(Function):
         batch = module.NetworkInput(lookup.compiled, d_embed, None, [], None, False, keep, torch.get_num_threads())
         table, phi = e_BFD.detach().reshape(-1, d_embed).contiguous(), phi_PDD.detach().contiguous()
         products_BP = e_BFD.new_empty(n_rows, batch.width)
-        batch.forward(table, phi, None, products_BP)
+        call(batch.forward, table, phi, None, products_BP)
         if keep:
             ctx.batch, ctx.lookup, ctx.shape = batch, lookup, e_BFD.shape
             ctx.save_for_backward(phi)
@@ -169,7 +171,7 @@ class _PairProducts(Function):
         (phi,) = ctx.saved_tensors
         d_values_UD = phi.new_empty(len(ctx.lookup.ids_U), phi.shape[1])
         d_phi = torch.empty_like(phi)
-        ctx.batch.backward(None, d_products_BP.contiguous(), d_values_UD, d_phi, phi.new_empty(0, 0))
+        call(ctx.batch.backward, None, d_products_BP.contiguous(), d_values_UD, d_phi, phi.new_empty(0, 0))
         d_e = torch.empty_like(d_values_UD).index_copy_(0, ctx.lookup.ids_U, d_values_UD)
         return d_e.view(ctx.shape), d_phi, None
 
@@ -181,8 +183,14 @@ class _SumOfFields(Function):
         assert module is not None
         values_UC = weight_IC.detach()[lookup.ids_U]
         out_BC = values_UC.new_empty(lookup.compiled.n_rows, weight_IC.shape[1])
-        module.sum_columns(
-            lookup.compiled, lookup.numbers_BN, list(lookup.numerical), torch.get_num_threads(), values_UC, out_BC
+        call(
+            module.sum_columns,
+            lookup.compiled,
+            lookup.numbers_BN,
+            list(lookup.numerical),
+            torch.get_num_threads(),
+            values_UC,
+            out_BC,
         )
         ctx.module, ctx.lookup, ctx.shape = module, lookup, weight_IC.shape
         return out_BC
@@ -192,7 +200,13 @@ class _SumOfFields(Function):
     def backward(ctx: Any, d_out_BC: torch.Tensor) -> Any:
         lookup, d_out_BC = ctx.lookup, d_out_BC.contiguous()
         d_values_UC = d_out_BC.new_empty(len(lookup.ids_U), d_out_BC.shape[1])
-        ctx.module.back_sum_columns(
-            lookup.compiled, lookup.numbers_BN, list(lookup.numerical), torch.get_num_threads(), d_out_BC, d_values_UC
+        call(
+            ctx.module.back_sum_columns,
+            lookup.compiled,
+            lookup.numbers_BN,
+            list(lookup.numerical),
+            torch.get_num_threads(),
+            d_out_BC,
+            d_values_UC,
         )
         return _sparse(lookup, d_values_UC, ctx.shape), None

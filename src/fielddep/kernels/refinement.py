@@ -14,7 +14,7 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from fielddep.kernels import native
+from fielddep.kernels import call, native
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class _Refine(Function):
         w_BFF, mu_BF = e_BFD.new_empty(n_rows, n_fields, n_fields), e_BFD.new_empty(n_rows, n_fields)
         squared_BF = torch.empty_like(mu_BF)
         ctx.module, ctx.settings = module, loop.compiled()
-        module.refine(ctx.settings, torch.get_num_threads(), e_BFD, w0_FF, w_BFF, mu_BF, squared_BF)
+        call(module.refine, ctx.settings, torch.get_num_threads(), e_BFD, w0_FF, w_BFF, mu_BF, squared_BF)
         ctx.save_for_backward(e_BFD, w0_FF)
         ctx.set_materialize_grads(False)
         return w_BFF, mu_BF, squared_BF
@@ -88,5 +88,5 @@ class _Refine(Function):
         e_BFD, w0_FF = ctx.saved_tensors
         outputs = [None if g is None else g.contiguous() for g in gradients]
         d_e_BFD, d_w0_FF = torch.empty_like(e_BFD), torch.empty_like(w0_FF)
-        ctx.module.back_refine(ctx.settings, torch.get_num_threads(), e_BFD, w0_FF, *outputs, d_e_BFD, d_w0_FF)
+        call(ctx.module.back_refine, ctx.settings, torch.get_num_threads(), e_BFD, w0_FF, *outputs, d_e_BFD, d_w0_FF)
         return d_e_BFD, d_w0_FF, None

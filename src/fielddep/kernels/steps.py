@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from fielddep.kernels import native
+from fielddep.kernels import call, native
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,5 +49,5 @@ def advance(
     step = module.adagrad if rule.kind == "adagrad" else module.adam
     # A dense weight counts as one row: Adam keeps one number of steps for it.
     gradient = gradient.contiguous() if ids_U is not None else gradient.reshape(1, -1)
-    step(compiled, ids_U, counts_U, torch.get_num_threads(), gradient, weight.detach(), *slots.values())
+    call(step, compiled, ids_U, counts_U, torch.get_num_threads(), gradient, weight.detach(), *slots.values())
     torch.autograd.graph.increment_version(weight)  # autograd cannot see what the kernel wrote

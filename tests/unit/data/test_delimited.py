@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fielddep.data import delimited
+from fielddep.data import text_structure
 from fielddep.data.delimited import find_delimiter, scan_delimited
 from fielddep.errors import ConfigError, TableError
 
@@ -106,7 +106,7 @@ def test_ragged_row_shows_the_start_of_the_line(write):
 
 @pytest.mark.parametrize("block", [1, 7, 64])
 def test_line_numbers_hold_across_blocks(write, monkeypatch, block):
-    monkeypatch.setattr(delimited, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(text_structure, "_BLOCK_BYTES", block)
     good = 'a,b\n"x ""y""\nz",é\n' + "1,2\n" * 50
     assert len(rows(write(good))) == 51
     with pytest.raises(TableError, match="line 54: expected 2 cells as in the header, found 3"):
@@ -140,7 +140,7 @@ def test_unclosed_quote_names_the_line_it_opens(write, content, line):
 
 
 def test_row_without_end_is_refused(write, monkeypatch):
-    monkeypatch.setattr(delimited, "_LONGEST_RECORD", 100)
+    monkeypatch.setattr(text_structure, "_LONGEST_RECORD", 100)
     with pytest.raises(TableError, match="line 3: no end of row"):
         scan_delimited(write('a,b\n1,2\n"' + "x" * 200))
 

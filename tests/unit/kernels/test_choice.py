@@ -11,6 +11,7 @@ import torch
 
 from fielddep import kernels
 from fielddep.errors import ConfigError
+from fielddep.kernels.steps import Rule, advance
 from tests.unit.kernels.agreement import Case, gradients
 
 CASE = Case(n_ids=(9, 30, 4), d_embed=6, n_rows=50, settings={})
@@ -53,6 +54,23 @@ def test_float64_and_other_devices_take_the_plain_form():
     assert not kernels.usable(torch.ones(1, device="meta"))
     model, batch = CASE.model().double(), CASE.batch()
     assert model(batch.ids_BF, batch.numbers_BN.double()).dtype == torch.float64
+
+
+@needs_native
+def test_no_tensor_is_asked_for_its_memory_in_python(monkeypatch):
+    # An interrupt within `Tensor.__dlpack__`, called by the compiled module, would be lost: training would go on.
+    expected = gradients(CASE.model(), CASE.batch(), "native")
+
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch.Tensor, "__dlpack__", interrupt)
+    found = gradients(CASE.model(), CASE.batch(), "native")
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    rule = Rule(kind="adagrad", lr=0.1, shrink=1.0, epsilon=1e-10, betas=(0.9, 0.999))
+    weight = torch.ones(3)
+    advance(rule, weight, torch.ones(3), {"sum": torch.zeros(3)})
+    torch.testing.assert_close(weight, torch.full((3,), 0.9))
 
 
 @needs_native

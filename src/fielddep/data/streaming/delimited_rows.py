@@ -14,7 +14,9 @@ from typing import BinaryIO
 
 import polars as pl
 
-from fielddep.data.delimited import DelimitedFile, StructureCheck, no_rows, open_bytes, reading_errors, records
+from fielddep.data.delimited import DelimitedFile
+from fielddep.data.text_bytes import open_bytes, reading_errors
+from fielddep.data.text_structure import StructureCheck, no_rows, records
 
 BLOCK_BYTES = 1 << 23
 _CSV_ROWS = 1 << 16

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from fielddep.config import DataConfig
-from fielddep.data.delimited import DelimitedFile, is_packed, open_delimited
+from fielddep.data.delimited import DelimitedFile, open_delimited
 from fielddep.data.readers import (
     Source,
     delimiter_of,
@@ -22,6 +22,7 @@ from fielddep.data.readers import (
     table_paths,
 )
 from fielddep.data.streaming.delimited_rows import Place, delimited_rows
+from fielddep.data.text_bytes import is_packed
 from fielddep.errors import SourceChangedError, TableError, UserError
 
 CHUNK_ROWS = 1 << 17

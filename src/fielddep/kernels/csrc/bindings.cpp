@@ -200,8 +200,9 @@ void adam(const Rule& rule, std::optional<Ids> ids, std::optional<In<1>> counts,
                           steps.data());
 }
 
-using Numbered = nb::ndarray<nb::pytorch, const int64_t, nb::ndim<1>, nb::device::cpu>;
-using Weighted = nb::ndarray<nb::pytorch, const float, nb::ndim<1>, nb::device::cpu>;
+// Without a framework these reach Python as DLPack capsules.
+using Numbered = nb::ndarray<const int64_t, nb::ndim<1>, nb::device::cpu>;
+using Weighted = nb::ndarray<const float, nb::ndim<1>, nb::device::cpu>;
 
 }  // namespace
 
