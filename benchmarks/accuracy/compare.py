@@ -59,7 +59,7 @@ class Bench:
     rows: int | None = None
     settings: tuple[str, ...] = ()
     trials: int = 10
-    minutes: float = 10.0
+    minutes: float = 5.0
 
 
 BENCHES = {

@@ -11,7 +11,8 @@ runs in a process of its own, ours and theirs in turn, `--turns` times; the figu
 *best*: whole trainings on Frappe and flights by each program's own loop, stopped early on the validation rows, on the
 splits of `benchmarks/accuracy`. `seconds` is the time to the evaluation with the lowest validation loss, evaluations
 included; `prepare_s` is what came before (encoding, search for crosses, binning; empty for DeepCTR-Torch, which gets
-our ids). The median of `--turns` seeds is kept, every evaluation of all seeds stands in `curves.csv`.
+our ids). A training of DeepCTR-Torch that still improves at `--limit-minutes` ends with that epoch; `limit_s` says so.
+The median of `--turns` seeds is kept, every evaluation of all seeds stands in `curves.csv`.
 """
 
 from __future__ import annotations
@@ -111,6 +112,7 @@ def best_rows(program: str, results: list[dict[str, Any]]) -> list[dict[str, obj
     }
     timed = {
         "seconds": round(seconds, 2),
+        "limit_s": result.get("limit_s"),
         "prepare_s": None if result.get("prepare_s") is None else round(result["prepare_s"], 2),
         "validation_loss": round(loss, 5),
     }
@@ -126,6 +128,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--programs", nargs="+", choices=[*LOCAL, *DEEPCTR], default=[*LOCAL, *DEEPCTR])
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="timed steps a turn")
     parser.add_argument("--turns", type=int, default=3, help="turns of every program, in best: seeds")
+    parser.add_argument("--limit-minutes", type=float, default=15, help="of a whole training of DeepCTR-Torch")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--peers-python", type=Path, default=PEERS_PYTHON)
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -138,7 +141,7 @@ def main() -> None:
     if not given.peers_python.exists():
         sys.exit(f"the peers' environment is not at {given.peers_python}; make it with peers_env.sh")
     torch.set_num_threads(given.threads)
-    call = Caller(python=given.peers_python, threads=given.threads)
+    call = Caller(python=given.peers_python, threads=given.threads, limit_s=60 * given.limit_minutes)
     with tempfile.TemporaryDirectory() as name:
         for shape in given.shapes:
             if "train" in given.what:

@@ -27,17 +27,19 @@ class Caller:
     Attributes:
         python: interpreter of the peers' environment.
         threads: threads of every program.
+        limit_s: seconds of a whole training of DeepCTR-Torch at most.
     """
 
     python: Path
     threads: int
+    limit_s: float
 
     def __call__(self, what: str, program: str, data: Path, table: str | None, d_embed: int, seed: int = 0) -> Any:
         """What the program printed; None where it did not come to an end, for instance for want of memory."""
         if program in DEEPCTR:
             model, batch_rows = DEEPCTR[program]
             command = [str(self.python), str(HERE / "peers_deepctr.py"), what, "--model", model]
-            command += ["--batch-rows", str(batch_rows)]
+            command += ["--batch-rows", str(batch_rows), "--limit-s", str(self.limit_s)]
         else:
             command = [sys.executable, str(HERE / "peers_local.py"), what, program]
             command += [] if table is None else ["--table", table]

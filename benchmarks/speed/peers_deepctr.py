@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import threading
 import time
 from pathlib import Path
@@ -58,7 +59,12 @@ def steps(model: Any, data: Any, batch_rows: int, warm_up: int) -> dict[str, Any
 
 
 class Clock(Callback):  # type: ignore[misc]  # the peer has no types
-    """Writes down time and validation loss of every epoch."""
+    """Writes down time and validation loss of every epoch, and ends the training after so many seconds."""
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__()
+        self.limit_s = limit_s
+        self.ran_out = False
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Start."""
@@ -67,12 +73,15 @@ class Clock(Callback):  # type: ignore[misc]  # the peer has no types
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Note the epoch."""
-        self.curve.append((time.perf_counter() - self.start, float(logs[LOSS])))
+        seconds = time.perf_counter() - self.start
+        self.curve.append((seconds, float(logs[LOSS])))
+        if seconds > self.limit_s:
+            self.ran_out = self.model.stop_training = True
 
 
-def best(model: Any, data: Any, batch_rows: int, patience: int, max_epochs: int) -> dict[str, Any]:
-    """Train by the library's own `fit`, stopped early on the validation loss."""
-    clock = Clock()
+def best(model: Any, data: Any, batch_rows: int, patience: int, max_epochs: int, limit_s: float) -> dict[str, Any]:
+    """Train by the library's own `fit`, stopped early on the validation loss, or after the epoch of the limit."""
+    clock = Clock(limit_s)
     stop = EarlyStopping(monitor=LOSS, patience=patience, mode="min")
     columns = {part: list(data[f"{part}_ids"].T) for part in ("train", "validation")}
     model.fit(
@@ -85,7 +94,11 @@ def best(model: Any, data: Any, batch_rows: int, patience: int, max_epochs: int)
         callbacks=[clock, stop],
     )
     trained = len(data["train_y"]) * len(clock.curve)
-    return {"curve": clock.curve, "rows_per_s": trained / clock.curve[-1][0]}
+    return {
+        "curve": clock.curve,
+        "rows_per_s": trained / clock.curve[-1][0],
+        "limit_s": limit_s if clock.ran_out else None,
+    }
 
 
 def peak_mb() -> float:
@@ -104,6 +117,7 @@ def main() -> None:
     parser.add_argument("--warm-up", type=int, default=2)
     parser.add_argument("--patience", type=int, default=3)
     parser.add_argument("--max-epochs", type=int, default=50)
+    parser.add_argument("--limit-s", type=float, default=math.inf, help="seconds of training at most")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -116,7 +130,7 @@ def main() -> None:
     if given.what == "steps":
         found = steps(model, data, given.batch_rows, given.warm_up)
     else:
-        found = best(model, data, given.batch_rows, given.patience, given.max_epochs)
+        found = best(model, data, given.batch_rows, given.patience, given.max_epochs, given.limit_s)
     print(json.dumps({**found, "peak_mb": peak_mb()}))
 
 

@@ -19,6 +19,7 @@ COLUMNS = (
     *("rows_per_s", "rows_per_s_low", "rows_per_s_high", "p50_ms", "p99_ms", "peak_mb"),
     *(
         "seconds",
+        "limit_s",
         "prepare_s",
         "validation_loss",
         "fielddep_rows_per_s",
