@@ -19,11 +19,11 @@ import numpy as np
 import torch
 
 import tables
-import trees
-from fielddep.config import Config
-from fielddep.data.splits import Split
 from fielddep.environment import source_version
-from fielddep.fitting import measure, prepare, train_model
+from fielddep.experiments.contender_training import train_contender
+from fielddep.experiments.contenders import find_contender
+from fielddep.experiments.trained import measured
+from fielddep.fitting import measure, train_model
 
 RESULTS = Path(__file__).parent / "defaults.csv"
 COLUMNS = ("dataset", "rows", "model", "seed", "metric", "value", "train_seconds", "commit")
@@ -42,17 +42,15 @@ def sample(table: tables.BenchTable, n_rows: int, seed: int) -> tables.BenchTabl
 
 
 def run_mdl(table: tables.BenchTable, seed: int) -> dict[str, float]:
-    config = Config().replace({"data.target": table.target, "data.task": table.task, "train.seed": seed})
-    split = Split(train=table.rows("train"), validation=table.rows("validation"), test=table.rows("test"))
-    prepared = prepare(table.frame.select(*table.fields, table.target), config, split=split)
+    prepared = table.encoded(find_contender("mdl").config({"train.seed": seed}))
     found = measure(prepared, train_model(prepared))
     base = {f"base_{name}": value for name, value in found["test_base_rate"].items()}
     return {**found["test"], **base}
 
 
 def run_lightgbm(table: tables.BenchTable, seed: int) -> dict[str, float]:
-    data = trees.prepare(table)
-    return trees.metrics(trees.fit(data, {}, seed), data, "test")
+    prepared = table.encoded(find_contender("lightgbm").config({"train.seed": seed, "train.threads": 1}))
+    return measured(train_contender(prepared).logits, prepared.target, prepared.parts["test"]).metrics
 
 
 def done() -> set[tuple[str, ...]]:

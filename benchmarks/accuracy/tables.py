@@ -12,10 +12,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from fielddep.config import Config
+from fielddep.data.splits import Split
 from fielddep.datasets import find_recipe, load_table
 from fielddep.datasets.base import DATA_HOME
 from fielddep.datasets.sampling import PARTS, SPLIT
 from fielddep.errors import UserError
+from fielddep.fitting import Prepared, prepare
 
 __all__ = ["NAMES", "PARTS", "BenchTable", "data_home", "load"]
 
@@ -50,6 +53,12 @@ class BenchTable:
     def part(self, part: str) -> pl.DataFrame:
         """Rows of one part, in the order of the source."""
         return self.frame.filter(pl.Series(self.split == part))
+
+    def encoded(self, config: Config) -> Prepared:
+        """The rows, split as they are here, encoded by the library for the model that the settings name."""
+        split = Split(train=self.rows("train"), validation=self.rows("validation"), test=self.rows("test"))
+        chosen = config.replace({"data.target": self.target, "data.task": self.task})
+        return prepare(self.frame.select(*self.fields, self.target), chosen, split=split)
 
 
 def load(name: str, home: Path | None = None) -> BenchTable:

@@ -27,7 +27,7 @@ import torch
 
 from peers_call import DEEPCTR, PEERS_PYTHON, Caller, save_rows
 from peers_local import PROGRAMS as LOCAL
-from peers_local import encoded, has_settings, load
+from peers_local import encoded, has_settings
 from results import HERE, RESULTS, origin, write_rows
 from shapes import BATCH_ROWS, SHAPES
 from timing import ROUNDS, WARM_UP, rates
@@ -68,7 +68,7 @@ def step_data(shape: str, rounds: int, folder: Path) -> tuple[Path, int]:
     n_rows = (WARM_UP + rounds) * BATCH_ROWS
     if shape in SHAPES:
         return save_rows(folder / "steps.npz", {"train": SHAPES[shape].table(n_rows)}), SHAPES[shape].d_embed
-    train = encoded(load(shape), {"data.crosses": "none"}).parts["train"]
+    train = encoded(shape).parts["train"]
     rows = torch.randint(len(train), (n_rows,), generator=torch.Generator().manual_seed(0))
     return save_rows(folder / "steps.npz", {"train": train.take(rows)}), TABLES[shape]
 
@@ -77,7 +77,7 @@ def measure_best(
     table: str, programs: list[str], call: Caller, turns: int, folder: Path
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Time to the best validation loss of every program, and all evaluations."""
-    parts = encoded(load(table), {"data.crosses": "none"}).parts
+    parts = encoded(table).parts
     data = save_rows(folder / "best.npz", {name: parts[name] for name in ("train", "validation")})
     found: dict[str, list[dict[str, Any]]] = {p: [] for p in programs if has_settings(p, table)}
     for seed in range(turns):

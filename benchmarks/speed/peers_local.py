@@ -21,9 +21,11 @@ import torch
 from fielddep.config import Config
 from fielddep.data.batch import FieldLayout
 from fielddep.data.encoded import EncodedTable
-from fielddep.data.splits import Split
-from fielddep.fitting import Prepared, prepare, train_model
-from fielddep.training.history import History
+from fielddep.experiments.contender_training import train_contender
+from fielddep.experiments.contenders import find_contender, read_settings
+from fielddep.experiments.trained import Watcher
+from fielddep.experiments.tree_configs import TreeConfig
+from fielddep.fitting import Prepared
 from programs import FieldDep
 from shapes import Shape
 from timing import peak_mb
@@ -31,84 +33,62 @@ from timing import peak_mb
 sys.path.append(str(Path(__file__).resolve().parents[1] / "accuracy"))
 
 import tables
-import trees
 
 ACCURACY = Path(tables.__file__).parent
-load = tables.load
+MODELS = {"fielddep": "mdl", "lightgbm": "lightgbm"}
 PROGRAMS = ("fielddep", "fielddep-tuned", "lightgbm", "lightgbm-tuned")
 
 
-def encoded(table: tables.BenchTable, settings: dict[str, Any]) -> Prepared:
-    """The table split as in the accuracy benchmark, and encoded by the library."""
-    config = Config().replace({"data.target": table.target, "data.task": table.task, **settings})
-    split = Split(train=table.rows("train"), validation=table.rows("validation"), test=table.rows("test"))
-    return prepare(table.frame.select(*table.fields, table.target), config, split=split)
+def encoded(name: str) -> Prepared:
+    """A table of the accuracy benchmark as DeepCTR-Torch gets it, without crosses."""
+    return tables.load(name).encoded(Config().replace({"data.crosses": "none"}))
+
+
+def settings_file(program: str, name: str) -> Path | None:
+    """Where a search's choice for this program on this table stands; None for programs that are not tuned."""
+    model, _, tuned = program.rpartition("-")
+    return ACCURACY / "configs" / f"{MODELS[model]}-{name}.toml" if tuned == "tuned" else None
 
 
 def has_settings(program: str, name: str) -> bool:
     """Whether a search chose settings for this program on this table; programs that are not tuned need none."""
-    wanted = {"fielddep-tuned": f"mdl-{name}.toml", "lightgbm-tuned": f"lightgbm-{name}.json"}
-    return program not in wanted or (ACCURACY / "configs" / wanted[program]).exists()
+    file = settings_file(program, name)
+    return file is None or file.exists()
 
 
-def best_fielddep(table: tables.BenchTable, settings: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Train with early stopping, as `fielddep fit` does."""
+def config_of(program: str, name: str, seed: int, threads: int) -> Config:
+    """Settings of a program: those that a search on validation rows chose, or none at all."""
+    file = settings_file(program, name)
+    contender = find_contender(MODELS[program.removesuffix("-tuned")])
+    chosen = {} if file is None else read_settings(file, contender)
+    return contender.config({**chosen, "train.seed": seed, "train.threads": threads})
+
+
+class Clock(Watcher):
+    """Writes down when every validation loss was known."""
+
+    def __init__(self) -> None:
+        self.start = time.perf_counter()
+        self.curve: list[tuple[float, float]] = []
+
+    def on_loss(self, loss: float) -> None:
+        """Note it."""
+        self.curve.append((time.perf_counter() - self.start, loss))
+
+
+def best(table: tables.BenchTable, config: Config) -> dict[str, Any]:
+    """Train one program with early stopping; every tree of LightGBM is an evaluation, its binning counts."""
     start = time.perf_counter()
-    prepared = encoded(table, {**settings, "train.seed": seed})
+    prepared = table.encoded(config)
     prepare_s = time.perf_counter() - start
-    history = History()
-    train_model(prepared, history=history)
-    last = history[-1]
+    clock = Clock()
+    trained = train_contender(prepared, clock)
     return {
-        "curve": [(point.seconds, point.validation["loss"]) for point in history],
-        "rows_per_s": last.epoch * len(prepared.split.train) / last.seconds,
+        "curve": clock.curve,
+        "rows_per_s": trained.rows_per_s,
         "prepare_s": round(prepare_s, 2),
-        "batch_rows": prepared.config.train.batch_size,
+        "batch_rows": None if isinstance(config.model, TreeConfig) else prepared.config.train.batch_size,
     }
-
-
-def tuned_settings(name: str) -> dict[str, Any]:
-    """The settings that the search on validation rows chose."""
-    config = Config.from_toml(ACCURACY / "configs" / f"mdl-{name}.toml").to_dict()
-    return {f"{section}.{key}": value for section, values in config.items() for key, value in values.items()}
-
-
-def best_lightgbm(table: tables.BenchTable, params: dict[str, Any], seed: int, threads: int) -> dict[str, Any]:
-    """Train as the accuracy benchmark does, with the clock read after every tree.
-
-    Rows per second count every training row once per tree.
-    """
-    import lightgbm as lgb
-
-    start = time.perf_counter()
-    data = trees.prepare(table)
-    options: dict[str, Any] = {"feature_name": list(data.fields), "categorical_feature": list(data.categorical)}
-    fixed = {**trees._FIXED, **params, "objective": "binary", "metric": "binary_logloss", "seed": seed}
-    fixed["num_threads"] = threads
-    train = lgb.Dataset(data.x["train"], data.y["train"], params=fixed, **options).construct()
-    validation = lgb.Dataset(
-        data.x["validation"], data.y["validation"], reference=train, params=fixed, **options
-    ).construct()
-    prepare_s = time.perf_counter() - start
-    curve: list[tuple[float, float]] = []
-
-    def note(environment: Any) -> None:
-        curve.append((time.perf_counter() - start - prepare_s, float(environment.evaluation_result_list[0][2])))
-
-    stop = lgb.early_stopping(trees.PATIENCE, verbose=False)
-    lgb.train(fixed, train, trees.MAX_ROUNDS, valid_sets=[validation], callbacks=[note, stop])
-    rows_per_s = len(data.y["train"]) * len(curve) / curve[-1][0]
-    return {"curve": curve, "rows_per_s": rows_per_s, "prepare_s": round(prepare_s, 2)}
-
-
-def best(program: str, name: str, seed: int, threads: int) -> dict[str, Any]:
-    """Train one program on one table."""
-    table = load(name)
-    if program.startswith("fielddep"):
-        settings = tuned_settings(name) if program == "fielddep-tuned" else {}
-        return best_fielddep(table, settings, seed)
-    params = trees.load_params(name) if program == "lightgbm-tuned" else {}
-    return best_lightgbm(table, params, seed, threads)
 
 
 def steps(data: dict[str, np.ndarray], d_embed: int, batch_rows: int, warm_up: int) -> dict[str, Any]:
@@ -152,7 +132,8 @@ def main() -> None:
     if given.what == "steps":
         found = steps(dict(np.load(given.data)), given.d_embed, given.batch_rows, given.warm_up)
     else:
-        found = best(given.program, given.table, given.seed, given.threads)
+        config = config_of(given.program, given.table, given.seed, given.threads)
+        found = best(tables.load(given.table), config)
     print(json.dumps({**found, "peak_mb": peak_mb()}))
 
 

@@ -17,6 +17,7 @@ import peers
 import peers_call
 import peers_local
 import shapes
+from fielddep.experiments.contenders import find_contender
 
 TINY = shapes.Shape(name="tiny", fields={"a": 30, "b": 7, "c": 12}, d_embed=6, batch_rows=32)
 QUICK = {"train.max_epochs": 2, "train.eval_every": 1.0, "model.d_embed": 4, "data.crosses": "none"}
@@ -53,8 +54,8 @@ def test_steps_leave_out_the_warm_up_and_the_rest(tmp_path):
 def test_the_clock_runs_with_the_training():
     table = bench_table()
     for found in (
-        peers_local.best_fielddep(table, QUICK, seed=0),
-        peers_local.best_lightgbm(table, {"num_leaves": 4}, seed=0, threads=1),
+        peers_local.best(table, find_contender("mdl").config(QUICK)),
+        peers_local.best(table, find_contender("lightgbm").config({"model.num_leaves": 4, "train.threads": 1})),
     ):
         seconds = [point[0] for point in found["curve"]]
         assert seconds == sorted(seconds)
@@ -71,7 +72,7 @@ def test_the_median_training_is_reported():
     (row,) = peers.best_rows("deepctr-deepfm-256", [result(9.0, 0.1), result(1.0, 0.3), result(4.0, 0.2)])
     assert row == {
         "what": "best", "program": "deepctr-deepfm-256", "rows_per_s": 4.0, "batch_rows": 256, "seconds": 4.0,
-        "prepare_s": 1.5, "validation_loss": 0.2, "peak_mb": 10.0,
+        "limit_s": None, "prepare_s": 1.5, "validation_loss": 0.2, "peak_mb": 10.0,
     }  # fmt: skip
     rows = peers.best_rows("lightgbm", [result(2.0, 0.5)])
     assert [row["what"] for row in rows] == ["best", "train"]
@@ -82,7 +83,7 @@ def test_a_program_that_fails_is_left_out(tmp_path, capfd):
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\nexit 3\n")
     program.chmod(0o755)
-    call = peers_call.Caller(python=program, threads=1)
+    call = peers_call.Caller(python=program, threads=1, limit_s=60)
     assert call("steps", "deepctr-xdeepfm", tmp_path / "rows.npz", None, 4) is None
     assert "deepctr-xdeepfm steps: ended with 3, left out" in capfd.readouterr().out
 
@@ -91,16 +92,21 @@ def test_a_program_is_told_its_rows_and_heard(tmp_path):
     program = tmp_path / "python"
     program.write_text('#!/bin/sh\necho noise\necho "{\\"heard\\": \\"$*\\"}"\n')
     program.chmod(0o755)
-    found = peers_call.Caller(python=program, threads=2)("best", "deepctr-deepfm-256", Path("rows.npz"), None, 16, 5)
+    found = peers_call.Caller(python=program, threads=2, limit_s=60)(
+        "best", "deepctr-deepfm-256", Path("rows.npz"), None, 16, 5
+    )
     words = found["heard"].split()
     assert words[0].endswith("peers_deepctr.py")
-    expected = "best --model deepfm --batch-rows 256 --data rows.npz --d-embed 16 --seed 5 --threads 2"
+    expected = "best --model deepfm --batch-rows 256 --limit-s 60 --data rows.npz --d-embed 16 --seed 5 --threads 2"
     assert " ".join(words[1:]) == expected
 
 
 def test_tuned_programs_need_chosen_settings():
     assert peers_local.has_settings("fielddep-tuned", "frappe")
     assert peers_local.has_settings("lightgbm-tuned", "flights")
-    assert not peers_local.has_settings("lightgbm-tuned", "frappe")
+    assert not peers_local.has_settings("lightgbm-tuned", "no-such-table")
     assert peers_local.has_settings("lightgbm", "frappe")
-    assert peers_local.tuned_settings("frappe")["model.d_embed"] == 64
+    tuned, plain = (peers_local.config_of(p, "frappe", seed=3, threads=1) for p in ("fielddep-tuned", "fielddep"))
+    assert tuned.model != plain.model
+    assert tuned.train.seed == plain.train.seed == 3
+    assert peers_local.config_of("lightgbm-tuned", "flights", seed=0, threads=1).model.name == "lightgbm"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from fielddep.experiments.grid import Cell, Grid
+    from fielddep.experiments.plan import Plan
     from fielddep.experiments.results import RunResult
+    from fielddep.experiments.tables import ComparisonTable
 
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the comparison.", metavar="DIR")]
 ModelsOption = Annotated[
@@ -68,14 +70,9 @@ def compare(
     Settings come from DIR/MODEL.toml of --configs, else from a search with the same budget for every model. --set takes
     settings of data and split for the encoding, and of train for every model. DIR holds all results and tables.
     """
-    from fielddep.experiments.comparison import compare as run_comparison
-    from fielddep.experiments.contenders import ALL, find_contenders
-    from fielddep.experiments.plan import LOGS, Plan, check_folder
-    from fielddep.experiments.rendering import comparison_grid
-    from fielddep.experiments.sources import open_source
-    from fielddep.experiments.study import STORE_FOLDER, import_optuna
-    from fielddep.experiments.tree_configs import TREE_CONFIGS
-    from fielddep.experiments.trees import installed_trees
+    from fielddep.experiments.contenders import find_contenders
+    from fielddep.experiments.plan import Plan, check_folder
+    from fielddep.experiments.study import import_optuna
     from fielddep.experiments.trial_loop import Budget
 
     given = dict(map(parse_assignment, set_ or []))
@@ -83,9 +80,7 @@ def compare(
     settings, fixed = split_settings(given)
     if search and configs is None:
         import_optuna()  # an absent extra is told before anything is read
-    absent = [name for name in TREE_CONFIGS if name not in installed_trees()]
-    if ALL in models.split(",") and absent:
-        say(f"left out, as not installed: {', '.join(absent)}; pip install 'fielddep[trees]'")
+    say_left_out(models)
     plan = Plan(
         contenders=find_contenders(models),
         n_seeds=seeds,
@@ -99,25 +94,60 @@ def compare(
     )
     check_folder(out)
     try:
-        with shown(quiet) as progress:
-            named = open_source(source, out / STORE_FOLDER, settings=settings, raw=raw, progress=progress)
-        looker = ComparisonLog(quiet=quiet)
-        with looker.bar:
-            table = run_comparison(named.dataset, named.store, out, plan, control=control, looker=looker)
+        table = run_plan(source, out, plan, settings=settings, raw=raw, control=control, quiet=quiet)
     except KeyboardInterrupt:
-        options: dict[str, object] = {
-            "--models": models,
-            "--seeds": seeds,
-            "--target": target,
-            "--task": task,
-            "--configs": configs,
-        }
-        options |= {"--trials": trials, "--minutes": minutes, "--rows": rows, "--control": control}
-        options |= {"--threads": threads, "--jobs": jobs, "--raw": raw}
+        options: dict[str, object] = {"--models": models, "--seeds": seeds, "--target": target, "--task": task}
+        options |= {"--configs": configs, "--trials": trials, "--minutes": minutes, "--rows": rows}
+        options |= {"--control": control, "--threads": threads, "--jobs": jobs, "--raw": raw}
         flags = {"--no-search": not search, "--keep-failed": keep_failed, "--quiet": quiet}
         words = ["fielddep", "compare", source, "--out", str(out), *said_again(options, set_, flags)]
         say(f"interrupted; the runs that are done are kept. Go on with\n  {shlex.join(words)}")
         raise typer.Exit(INTERRUPTED) from None
+    print_comparison(table, out)
+
+
+def say_left_out(models: str) -> None:
+    """Tell which trees are not among all models, as their library is not installed."""
+    from fielddep.experiments.contenders import ALL
+    from fielddep.experiments.tree_configs import TREE_CONFIGS
+    from fielddep.experiments.trees import installed_trees
+
+    absent = [name for name in TREE_CONFIGS if name not in installed_trees()]
+    if ALL in models.split(",") and absent:
+        say(f"left out, as not installed: {', '.join(absent)}; pip install 'fielddep[trees]'")
+
+
+def run_plan(
+    source: str,
+    out: Path,
+    plan: Plan,
+    *,
+    settings: dict[str, Any],
+    raw: Path | None,
+    control: str,
+    quiet: bool,
+) -> ComparisonTable:
+    """Encode the source where that is not done yet, and run what is left of the plan."""
+    from fielddep.experiments.comparison import compare as run_comparison
+    from fielddep.experiments.sources import open_source
+    from fielddep.experiments.study import STORE_FOLDER
+
+    with shown(quiet) as progress:
+        named = open_source(source, out / STORE_FOLDER, settings=settings, raw=raw, progress=progress)
+    looker = ComparisonLog(quiet=quiet)
+    with looker.bar:
+        return run_comparison(named.dataset, named.store, out, plan, control=control, looker=looker)
+
+
+def print_comparison(table: ComparisonTable, out: Path) -> None:
+    """The table, and where everything is.
+
+    Raises:
+        UserError: there is nothing in it.
+    """
+    from fielddep.experiments.plan import LOGS
+    from fielddep.experiments.rendering import comparison_grid
+
     print_grid(comparison_grid(table))
     console().print(f"results, tables and tests are in {out}", soft_wrap=True)
     if not any(row.n_finished for row in table.rows):
