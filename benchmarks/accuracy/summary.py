@@ -1,4 +1,4 @@
-"""Make the tables of the accuracy benchmark from `results.csv`, here and in the project's README.
+"""Make the tables of the accuracy benchmark from `results.csv`: every figure here, an overview in the project's README.
 
 python benchmarks/accuracy/summary.py
 """
@@ -12,15 +12,18 @@ import polars as pl
 
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
+KEYS = ["dataset", "model", "variant", "metric"]
+METRICS = ("logloss", "auc", "mse")
+LOSSES = ("logloss", "mse")
+REGRESSION = ("ml-rating",)
 START, END = "<!-- accuracy: made by benchmarks/accuracy/summary.py -->", "<!-- end of accuracy -->"
 
 
 def summarize(results: pl.DataFrame) -> pl.DataFrame:
     """Mean, standard deviation and number of seeds of every test figure."""
-    keys = ["dataset", "model", "variant", "metric"]
     return (
         results.filter(pl.col("split") == "test")
-        .group_by(keys, maintain_order=True)
+        .group_by(KEYS, maintain_order=True)
         .agg(
             pl.col("value").mean().alias("mean"),
             pl.col("value").std().alias("std"),
@@ -36,7 +39,7 @@ def table(summary: pl.DataFrame) -> str:
     lines = ["| table | model | settings | logloss | AUC | MSE | seeds |", "|---|---|---|---|---|---|---|"]
     for (dataset, model, variant), part in summary.group_by(["dataset", "model", "variant"], maintain_order=True):
         figures = {row["metric"]: _figure(row) for row in part.iter_rows(named=True)}
-        cells = [dataset, model, variant, *(figures.get(m, "") for m in ("logloss", "auc", "mse")), part["seeds"].max()]
+        cells = [dataset, model, variant, *(figures.get(m, "") for m in METRICS), part["seeds"].max()]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
 
@@ -46,15 +49,68 @@ def _figure(row: dict[str, float]) -> str:
     return f"{row['mean']:.4f}{spread}"
 
 
-def text(results: pl.DataFrame) -> str:
-    """The tables with what one must know to read them."""
+def overview(summary: pl.DataFrame) -> str:
+    """Markdown: one line a model, one column a table, models by their mean place over the tables they stand in."""
+    losses = summary.filter(pl.col("metric").is_in(LOSSES)).with_columns(
+        pl.col("mean").rank("min").over("dataset").alias("place"), pl.len().over("dataset").alias("n_models")
+    )
+    datasets = summary["dataset"].unique().sort().to_list()
+    order = losses.group_by("model", "variant").agg((pl.col("place") / pl.col("n_models")).mean().alias("share"))
+    lines = ["| model | " + " | ".join(map(_heading, datasets)) + " |", "|---" * (len(datasets) + 1) + "|"]
+    figures = {tuple(row[k] for k in KEYS): row for row in summary.iter_rows(named=True)}
+    best = {row["dataset"]: (row["model"], row["variant"]) for row in losses.filter(pl.col("place") == 1).to_dicts()}
+    for model, variant in order.sort("share", "model").select("model", "variant").iter_rows():
+        cells = [_cell(figures, (dataset, model, variant), best[dataset] == (model, variant)) for dataset in datasets]
+        lines.append(f"| {_name(model, variant)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _heading(dataset: str) -> str:
+    return f"{dataset}: MSE" if dataset in REGRESSION else f"{dataset}: logloss / AUC"
+
+
+def _name(model: str, variant: str) -> str:
+    return model if variant == "tuned" else f"{model} ({variant} settings)"
+
+
+def _cell(figures: dict[tuple[str, ...], dict[str, float]], key: tuple[str, str, str], is_best: bool) -> str:
+    found = [f"{figures[(*key, metric)]['mean']:.4f}" for metric in METRICS if (*key, metric) in figures]
+    return f"**{' / '.join(found)}**" if is_best else " / ".join(found)
+
+
+def places(summary: pl.DataFrame) -> str:
+    """Where MDL stands, a line a table; its own variant is not counted."""
+    lines = []
+    counted = pl.col("metric").is_in(LOSSES) & (pl.col("variant") == "tuned") & (pl.col("model") != "mdl-wo-dep")
+    for (dataset,), part in summary.filter(counted).group_by(["dataset"], maintain_order=True):
+        ranked = part.sort("mean")
+        names = ranked["model"].to_list()
+        if "mdl" not in names or len(names) < 3:
+            continue
+        own = ranked.row(names.index("mdl"), named=True)
+        place = f"place {names.index('mdl') + 1} of {len(names)} by {own['metric']} ({_figure(own)})"
+        ahead = ", ".join(f"{row['model']} {_figure(row)}" for row in ranked.head(names.index("mdl")).to_dicts())
+        then = f"; ahead of it: {ahead}" if ahead else f"; next: {names[1]} {_figure(ranked.row(1, named=True))}"
+        lines.append(f"- {dataset}: {place}{then}.")
+    return "\n".join(lines)
+
+
+def note(results: pl.DataFrame) -> str:
+    """What one must know to read the figures."""
     machine = json.loads((HERE / "machine.json").read_text("utf-8"))
     commits = ", ".join(results["commit"].unique(maintain_order=True).to_list())
-    note = (
-        f"Test rows, mean ± standard deviation over seeds; {machine['cores']} cores, {machine['threads']} thread, "
-        f"torch {machine['torch']}, commits {commits}. Tuned settings were chosen on validation rows only."
+    return (
+        f"Test rows, means over seeds (at least {summarize(results)['seeds'].min()}); {machine['cores']} cores, "
+        f"{machine['threads']} thread, torch {machine['torch']}, commits {commits}. Tuned settings were chosen on "
+        "validation rows only."
     )
-    return f"{table(summarize(results))}\n\n{note}"
+
+
+def texts(results: pl.DataFrame) -> dict[Path, str]:
+    """What stands between the marks of every page."""
+    summary = summarize(results)
+    parts = {PROJECT / "README.md": [places(summary), overview(summary)], HERE / "README.md": [table(summary)]}
+    return {page: "\n\n".join(filter(None, [*found, note(results)])) for page, found in parts.items()}
 
 
 def insert(page: str, body: str) -> str:
@@ -65,10 +121,9 @@ def insert(page: str, body: str) -> str:
 
 
 def main() -> None:
-    body = text(pl.read_csv(HERE / "results.csv"))
-    for path in (PROJECT / "README.md", HERE / "README.md"):
-        path.write_text(insert(path.read_text("utf-8"), body), "utf-8")
-    print(body)
+    for page, body in texts(pl.read_csv(HERE / "results.csv", infer_schema_length=None)).items():
+        page.write_text(insert(page.read_text("utf-8"), body), "utf-8")
+        print(body)
 
 
 if __name__ == "__main__":

@@ -23,16 +23,54 @@ def summary():
 @pytest.mark.parametrize("page", [PROJECT / "README.md", ACCURACY / "README.md"])
 def test_readme_quotes_the_results(summary, page):
     text = page.read_text("utf-8")
-    assert summary.insert(text, summary.text(pl.read_csv(ACCURACY / "results.csv"))) == text
+    body = summary.texts(pl.read_csv(ACCURACY / "results.csv", infer_schema_length=None))[page]
+    assert summary.insert(text, body) == text
 
 
 def test_every_figure_has_its_origin():
-    results = pl.read_csv(ACCURACY / "results.csv")
+    results = pl.read_csv(ACCURACY / "results.csv", infer_schema_length=None)
     columns = ["dataset", "model", "variant", "seed", "split", "metric", "value", "train_seconds", "commit"]
-    assert results.columns == columns
-    assert results.null_count().sum_horizontal()[0] == 0
+    assert results.columns[: len(columns)] == columns
+    assert results.select(columns).null_count().sum_horizontal()[0] == 0
     keys = ["dataset", "model", "variant", "seed", "split", "metric"]
     assert results.select(keys).is_duplicated().sum() == 0
+
+
+def rows(dataset: str, metric: str, values: dict[str, list[float]], variant: str = "tuned") -> pl.DataFrame:
+    return pl.DataFrame(
+        [
+            {"dataset": dataset, "model": model, "variant": variant, "seed": seed, "split": "test", "metric": metric,
+             "value": value, "train_seconds": 1.0, "commit": "c"}
+            for model, found in values.items()
+            for seed, value in enumerate(found)
+        ]
+    )  # fmt: skip
+
+
+def test_the_place_of_mdl_is_told(summary):
+    losses = {"mdl": [0.2, 0.3], "catboost": [0.1, 0.1], "fm": [0.4, 0.4]}
+    found = summary.summarize(pl.concat([rows("d", "logloss", losses), rows("d", "auc", losses)]))
+    expected = "- d: place 2 of 3 by logloss (0.2500 ± 0.0707); ahead of it: catboost 0.1000 ± 0.0000."
+    assert summary.places(found) == expected
+    first = summary.summarize(rows("d", "logloss", {**losses, "catboost": [0.9, 0.9]}))
+    assert summary.places(first).endswith("place 1 of 3 by logloss (0.2500 ± 0.0707); next: fm 0.4000 ± 0.0000.")
+
+
+def test_the_overview_has_a_line_a_model_and_the_best_in_bold(summary):
+    tables = [
+        rows("d", "logloss", {"mdl": [0.2], "fm": [0.4]}),
+        rows("d", "auc", {"mdl": [0.9], "fm": [0.8]}),
+        rows("ml-rating", "mse", {"fm": [0.7], "mdl": [0.71]}),
+        rows("d", "logloss", {"mdl": [0.5]}, variant="default"),
+    ]
+    lines = summary.overview(summary.summarize(pl.concat(tables))).splitlines()
+    assert lines[0] == "| model | d: logloss / AUC | ml-rating: MSE |"
+    # Mean places: fm 2/3 and 1/2, mdl 1/3 and 2/2, the defaults 3/3.
+    assert lines[2:] == [
+        "| fm | 0.4000 / 0.8000 | **0.7000** |",
+        "| mdl | **0.2000 / 0.9000** | 0.7100 |",
+        "| mdl (default settings) | 0.5000 |  |",
+    ]
 
 
 def test_mean_and_spread_by_hand(summary):
