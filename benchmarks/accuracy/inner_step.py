@@ -18,10 +18,9 @@ import torch
 
 import tables
 from fielddep.config import Config
-from fielddep.data.splits import Split
 from fielddep.environment import source_version
 from fielddep.errors import TrainingError
-from fielddep.fitting import Prepared, prepare, train_model
+from fielddep.fitting import Prepared, train_model
 from fielddep.training.defaults import decide
 from fielddep.training.history import History
 
@@ -37,17 +36,15 @@ SETTINGS: dict[str, dict[str, object]] = {
         "model.product_output": False,
         "train.embedding_l2": 1.0,
     },
+    "large": {"model.d_embed": 64, "model.embedding_init_scale": 1.0, "train.embedding_l2": 0.01},
 }
-"""The library's defaults, and settings as the paper's code has them, which make embeddings of another size."""
+"""The library's defaults; settings as the paper's code has them; and embeddings that start large and stay so."""
 COLUMNS = ("table", "settings", "inner_step", "inner_lr", "seed", "validation_loss", "commit")
 
 
 def prepared(name: str) -> Prepared:
     """The table split and encoded, once for all runs."""
-    table = tables.load(name)
-    config = Config().replace({"data.target": table.target, "data.task": table.task})
-    split = Split(train=table.rows("train"), validation=table.rows("validation"), test=table.rows("test"))
-    return prepare(table.frame.select(*table.fields, table.target), config, split=split)
+    return tables.load(name).encoded(Config())
 
 
 def best_loss(base: Prepared, settings: dict[str, object]) -> float | None:
