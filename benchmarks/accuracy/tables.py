@@ -57,8 +57,10 @@ class BenchTable:
     def encoded(self, config: Config) -> Prepared:
         """The rows, split as they are here, encoded by the library for the model that the settings name."""
         split = Split(train=self.rows("train"), validation=self.rows("validation"), test=self.rows("test"))
-        chosen = config.replace({"data.target": self.target, "data.task": self.task})
-        return prepare(self.frame.select(*self.fields, self.target), chosen, split=split)
+        frame = self.frame.select(*self.fields, self.target)
+        kinds = {name: "categorical" for name in self.fields if frame.schema[name] == pl.String}
+        chosen = config.replace({"data.target": self.target, "data.task": self.task, "data.kinds": kinds})
+        return prepare(frame, chosen, split=split)
 
 
 def load(name: str, home: Path | None = None) -> BenchTable:

@@ -30,6 +30,8 @@ _ID_OWNERS = frozenset((
 # fmt: on
 _MANY_NEGATIVE = 64
 _MANY_DENSE = 30
+_TOO_MANY_DENSE = 10_000
+"""No amount takes every whole number of so long a range; numbered users, movies or tags do."""
 _ROWS_A_VALUE = 30
 
 
@@ -62,7 +64,8 @@ def looks_like_measure(whole: pl.Series, n_rows: int) -> bool:
     """Whether whole numbers, given once each, that `n_rows` rows hold are an amount rather than a code.
 
     They are when there are many with negatives among them; when most rows have a number of their own; or when
-    they fill a range densely with few rows each. The last two do not count for a column named like an id.
+    they fill a range of moderate length densely with few rows each. The last two do not count for a column named like
+    an id.
     """
     known = whole.drop_nulls()
     n_distinct, low, high = known.n_unique(), int(known.min()), int(known.max())  # type: ignore[arg-type]  # integers
@@ -71,7 +74,8 @@ def looks_like_measure(whole: pl.Series, n_rows: int) -> bool:
     if is_id_name(whole.name):
         return False
     dense = high - low + 1 <= 2 * n_distinct
-    return n_distinct > n_rows / 2 or (dense and n_distinct > _MANY_DENSE and n_rows < _ROWS_A_VALUE * n_distinct)
+    moderate = _MANY_DENSE < n_distinct <= _TOO_MANY_DENSE
+    return n_distinct > n_rows / 2 or (dense and moderate and n_rows < _ROWS_A_VALUE * n_distinct)
 
 
 def numbers_the_rows(column: pl.Series, missing_values: Iterable[str] = ("",)) -> bool:

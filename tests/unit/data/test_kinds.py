@@ -23,6 +23,8 @@ from fielddep.data.kinds import infer_kind, is_id_name
         ("age", list(range(18, 60)) * 10, "numerical"),
         ("age", list(range(18, 60)) * 30, "categorical"),
         ("zip code", list(range(18, 60)) * 10, "categorical"),
+        ("duration", list(range(10_000)) * 4, "numerical"),
+        ("tag", list(range(10_001)) * 4, "categorical"),
         ("sparse", list(range(0, 42_000, 1000)) * 10, "categorical"),
         ("place", [f"0{v}" for v in range(100, 200)], "categorical"),
         ("nothing", [None, None], "categorical"),
