@@ -1,13 +1,14 @@
 # make demo    set up and run the whole way on real data
 # make test    set up and run the tests
 # make check   lint, types, tests, doctests, README examples
+# make docs    build the user guide into site/
 # make bench   speed and memory, beside other programs; make bench-size, make bench-accuracy: the other benchmarks
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types bench bench-size bench-accuracy clean
+.PHONY: demo test check lint types docs bench bench-size bench-accuracy clean
 
 $(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/fielddep/kernels/csrc/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -20,7 +21,7 @@ demo: $(STAMP)
 test: check
 
 check: lint types
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered --cov-fail-under=90
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=90
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -28,6 +29,9 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	$(BIN)/mypy
+
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 BENCH := $(VENV)/.bench
 SCRATCH ?= bench-scratch
@@ -54,4 +58,4 @@ bench-accuracy: $(BENCH)
 	$(BIN)/python benchmarks/accuracy/summary.py
 
 clean:
-	rm -rf $(VENV) build dist demo-run .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist demo-run site .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -114,7 +114,7 @@ def gather(name: str, done: Path, here: Path = HERE) -> None:
             shutil.copyfile(file, here / folder / f"{model}-{name}{file.suffix}")
 
 
-def write_machine(n_threads: int) -> None:
+def write_machine(n_threads: int, here: Path = HERE) -> None:
     """What the results were measured on."""
     facts = {
         "cores": os.cpu_count(),
@@ -124,7 +124,7 @@ def write_machine(n_threads: int) -> None:
         "python": platform.python_version(),
         "torch": torch.__version__,
     }
-    (HERE / "machine.json").write_text(json.dumps(facts, indent=2) + "\n")
+    (here / "machine.json").write_text(json.dumps(facts, indent=2) + "\n")
 
 
 def main() -> None:

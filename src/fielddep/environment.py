@@ -35,9 +35,15 @@ def environment(table: pl.DataFrame | Store, source: str = "") -> dict[str, Any]
         "platform": platform.platform(),
         "cpu_count": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": [_program(), *sys.argv[1:]],
         "source": _store_facts(table) if isinstance(table, Store) else _table_facts(table, source),
     }
+
+
+def _program() -> str:
+    """What was called; `python -m fielddep` is the same as `fielddep`."""
+    name = Path(sys.argv[0]).name
+    return "fielddep" if name == "__main__.py" else name
 
 
 def source_version() -> str:

@@ -23,6 +23,7 @@ from fielddep.data.splits import Split, split_rows
 from fielddep.data.target import KnownTask, class_texts
 from fielddep.data.values import canonical
 from fielddep.errors import SchemaError, UserError
+from fielddep.estimator_explain import ExplainedEstimator
 from fielddep.estimator_input import TARGET, WEIGHT, Rows, check_target, frame_of, has_names, stack
 from fielddep.fitting import fit_table
 from fielddep.predictor import Predictor
@@ -36,8 +37,8 @@ SHARED_SETTINGS = (
 """Settings that every estimator has a parameter for, called as the last part of the path."""
 
 
-class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Fitting, predicting and saving, whatever the model."""
+class TableEstimator(ExplainedEstimator, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Fitting, predicting, explaining and saving, whatever the model."""
 
     def _fit(self, rows: Rows, eval_set: tuple[Any, Any] | None, task: KnownTask) -> None:
         rows.check_size()
@@ -79,20 +80,6 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             schema = bundle.encoder.schema
             estimator.n_features_in_ = len(schema.fields) + len(schema.left_out) + len(bundle.config.data.exclude)
         return estimator
-
-    def embeddings(self, field: str) -> pl.DataFrame:
-        """Embedding of every value of a field: value, training count, and one column a dimension."""
-        check_is_fitted(self, "bundle_")
-        encoder, model = self.bundle_.encoder, self.bundle_.model
-        values = encoder.values(field)
-        position = encoder.schema.field_names.index(field)
-        start = encoder.layout.offsets[position]
-        table = dict(model.tables()).get("embedding")
-        if table is None or table.rows_I is not None:
-            raise UserError(f"the model {self.bundle_.config.model.name} has no embedding of its own for every value")
-        weight = table.weight.detach()[start : start + len(values)].cpu().numpy()
-        columns = {f"e{d}": weight[:, d] for d in range(weight.shape[1])}
-        return pl.DataFrame({"value": values, "count": encoder.counts[position], **columns})
 
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that text and missing values are welcome."""

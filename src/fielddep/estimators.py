@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from sklearn.utils.validation import check_is_fitted
 
 from fielddep.config import DataConfig, Numeric, SplitConfig, TrainConfig
 from fielddep.estimator_base import TableClassifier, TableEstimator, TableRegressor
 from fielddep.explain.dependencies import Explanation, explain_rows, global_dependencies
+from fielddep.explain.groups import N_GROUPS, RowGroups, group_rows
 from fielddep.model_config import MDLConfig
 
 _DATA, _SPLIT, _MODEL, _TRAIN = DataConfig(), SplitConfig(), MDLConfig(), TrainConfig()
@@ -89,13 +89,22 @@ class _MDLEstimator(TableEstimator):
 
     def field_dependencies(self) -> pl.DataFrame:
         """The learned m x m table W(0): one row a source field, one column a dependent field."""
-        check_is_fitted(self, "bundle_")
-        return global_dependencies(self.bundle_).to_frame()
+        return global_dependencies(self._fitted_bundle()).to_frame()
 
     def explain(self, X: Any) -> Explanation:
         """Refined dependencies, weights mu and dependency loss of every row and step."""
-        check_is_fitted(self, "bundle_")
-        return explain_rows(self.bundle_, self.bundle_.encoder.encode(self._check(X)))
+        return explain_rows(self._fitted_bundle(), self._encode(X))
+
+    def group_rows(self, X: Any, y: Any = None, *, n_groups: int = N_GROUPS, seed: int = 0) -> RowGroups:
+        """Rows with similar patterns of refined dependencies put together, and what those of a group have in common.
+
+        Args:
+            X: rows.
+            y: their targets; with them every group tells their mean.
+            n_groups: groups at most.
+            seed: the same seed gives the same groups.
+        """
+        return group_rows(self._fitted_bundle(), self._encode(X, y), n_groups=n_groups, seed=seed)
 
     def _model_settings(self) -> dict[str, Any]:
         return {f"model.{name}": getattr(self, name) for name in _MDL_SETTINGS}

@@ -117,7 +117,7 @@ def train_model(
         history=history,
         checkpoints=checkpoints,
     )
-    with _threads(config.train.threads):
+    with torch_threads(config.train.threads):
         trainer.fit(resume=resume)
     return model
 
@@ -135,7 +135,7 @@ def measure(prepared: TrainingData, model: FieldModel) -> dict[str, dict[str, fl
 
 
 @contextmanager
-def _threads(n_threads: int | None) -> Iterator[None]:
+def torch_threads(n_threads: int | None) -> Iterator[None]:
     """Within the block torch uses so many threads; the caller's number comes back afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(n_threads or before)

@@ -68,7 +68,7 @@ class Predictor:
 
     def stream(self, table: Any, *, config: DataConfig | None = None) -> Iterator[tuple[pl.DataFrame, UnknownReport]]:
         """Predictions chunk by chunk, each with its count of unknown and missing values."""
-        for chunk, report in self._encoded(table, config, with_target=False):
+        for chunk, report in self.encoded(table, config, with_target=False):
             yield self._frame(self.logits(chunk)), report
 
     def evaluate(self, table: Any, *, config: DataConfig | None = None, part: str | None = None) -> dict[str, float]:
@@ -87,7 +87,7 @@ class Predictor:
         metrics = Metrics(self.target)
         source = Store.open(table) if is_store(table) else table
         chosen = part or evaluated_part(source)
-        for chunk, _ in self._encoded(source, config, with_target=True, part=chosen):
+        for chunk, _ in self.encoded(source, config, with_target=True, part=chosen):
             assert chunk.target_R is not None
             metrics.update(self.logits(chunk).cpu(), chunk.target_R, chunk.weight_R)
         return metrics.result()
@@ -101,9 +101,10 @@ class Predictor:
             outputs.append(self.bundle.model(batch.ids_BF, batch.numbers_BN))
         return torch.cat(outputs)
 
-    def _encoded(
-        self, table: Any, config: DataConfig | None, *, with_target: bool, part: str = ALL
+    def encoded(
+        self, table: Any, config: DataConfig | None = None, *, with_target: bool = False, part: str = ALL
     ) -> Iterator[tuple[EncodedTable, UnknownReport]]:
+        """Encoded rows chunk by chunk, each with its count of unknown and missing values."""
         encoder = self.bundle.encoder
         if isinstance(table, Store) or is_store(table):
             store = table if isinstance(table, Store) else Store.open(table)
@@ -132,12 +133,17 @@ class Predictor:
         return stream_batches(source.select(wanted), self.chunk_rows)
 
     def _frame(self, logits_BC: torch.Tensor) -> pl.DataFrame:
-        values = predictions(logits_BC, self.target).cpu().numpy()
-        if self.target.task == "regression":
-            return pl.DataFrame({"prediction": values})
-        labels = pl.Series("prediction", self.target.classes)
-        columns = {f"probability_{label}": values[:, c] for c, label in enumerate(self.target.classes)}
-        return pl.DataFrame({"prediction": labels.gather(values.argmax(axis=1)), **columns})
+        return prediction_frame(logits_BC, self.target)
+
+
+def prediction_frame(logits_BC: torch.Tensor, target: Target) -> pl.DataFrame:
+    """Predictions of rows as a table; see `Predictor.predict` for its columns."""
+    values = predictions(logits_BC, target).cpu().numpy()
+    if target.task == "regression":
+        return pl.DataFrame({"prediction": values})
+    labels = pl.Series("prediction", target.classes)
+    columns = {f"probability_{label}": values[:, c] for c, label in enumerate(target.classes)}
+    return pl.DataFrame({"prediction": labels.gather(values.argmax(axis=1)), **columns})
 
 
 def evaluated_part(table: Any) -> str:

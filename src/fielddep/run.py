@@ -6,6 +6,8 @@
     metrics.json       validation and test metrics beside those of the base rate
     environment.json   versions, machine, command and source
     bundle/            the model
+    report.html        what is worth knowing of all this, for people; see `run_report`
+    report.json        the numbers of the report
     tensorboard/       events, where asked for
     checkpoint/        only while unfinished: the same files, and the last checkpoint
 
@@ -44,13 +46,14 @@ log = logging.getLogger(__name__)
 
 REQUEST, CONFIG, HISTORY, METRICS = "request.toml", "config.toml", "history.jsonl", "metrics.json"
 ENVIRONMENT, BUNDLE, CHECKPOINT, TENSORBOARD = "environment.json", "bundle", "checkpoint", "tensorboard"
+REPORT, REPORT_NUMBERS = "report.html", "report.json"
 
 RUN = FolderKind(
     what="run",
     make="train",
     unfinished=Path(CHECKPOINT, REQUEST),
     is_finished=lambda folder: (folder / REQUEST).is_file(),
-    names=(REQUEST, CONFIG, HISTORY, METRICS, ENVIRONMENT, BUNDLE, CHECKPOINT),
+    names=(REQUEST, CONFIG, HISTORY, METRICS, ENVIRONMENT, BUNDLE, CHECKPOINT, REPORT, REPORT_NUMBERS),
 )
 
 
@@ -88,6 +91,12 @@ class Run:
     def metrics(self) -> dict[str, dict[str, float]]:
         """Metrics of validation and test rows, and of the base rate on them."""
         found: dict[str, dict[str, float]] = json.loads((self.folder / METRICS).read_text("utf-8"))
+        return found
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Versions, machine, command and source."""
+        found: dict[str, Any] = json.loads((self.folder / ENVIRONMENT).read_text("utf-8"))
         return found
 
     @property
@@ -218,6 +227,8 @@ def _begin(folder: Path, config: Config, record: dict[str, Any]) -> None:
 def _finish(folder: Path) -> None:
     """Put the new files in place of the old ones; `checkpoint/` goes last, so that a kill here can be resumed."""
     attempt = folder / CHECKPOINT
+    for name in (REPORT, REPORT_NUMBERS):  # they tell of the run that is replaced
+        (folder / name).unlink(missing_ok=True)
     for name in (CONFIG, HISTORY, METRICS, ENVIRONMENT, REQUEST):
         write_atomically(folder / name, functools.partial(_copy, attempt / name))
     shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)

@@ -362,58 +362,161 @@ def test_a_damaged_bundle_is_named(table: Path, run: Path, tmp_path: Path, capsy
 # --- explain --------------------------------------------------------------------------------------------------
 
 
-def test_explain_a_row(table: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "row.json"
-    assert main(["explain", str(run), str(table), "--row", "3", "--out", str(out)]) == 0
+@pytest.fixture(scope="module")
+def plain_run(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a model without dependencies."""
+    folder = tmp_path_factory.mktemp("fm") / "run"
+    words = ["--target", "good", "--model", "fm", "--set", "train.max_epochs=1", "--set", "train.threads=1"]
+    assert main(["fit", str(table), "--out", str(folder), "--quiet", *words]) == 0
+    return folder
+
+
+def test_explain_rows(table: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "why"
+    assert main(["explain", str(run), str(table), "--rows", "3,0-1", "--out", str(out), "--sample", "0"]) == 0
     shown = capsys.readouterr()
-    assert shown.err == f"wrote {out}\n"
-    for title in (f"{table}, row 3: strongest refined dependencies", "field weights", "dependency loss"):
+    written = sorted(path.name for path in out.iterdir())
+    assert shown.err == f"wrote {len(written)} files to {out}\n"
+    numbers = json.loads((out / "rows.json").read_text())
+    assert numbers["rows"] == [3, 0, 1]
+    probabilities = Predictor(run / "bundle").predict(small_frame())["probability_1"]
+    rows = small_frame()
+    for place, row in enumerate((3, 0, 1)):
+        held = numbers["values"][place]
+        assert (held["colour"], held["shape"]) == rows.row(row)[:2]
+        assert f"row {row}: predicted probability of 1 {probabilities[row]:.4f}" in shown.out
+        losses = [sum(step) for step in numbers["loss"][place]]
+        assert f"dependency loss {losses[0]:.4g} -> {losses[-1]:.4g}" in shown.out
+    effects = pl.read_csv(out / "effects.csv")
+    assert effects["row"].unique().sort().to_list() == [0, 1, 3]
+    assert {"rows.png", "row-3-steps.png", "row-0-weights.png", "learning.png", "dependencies.png"} <= set(written)
+    assert not {"importance.csv", "groups.csv", "table_dependencies.csv"} & set(written)
+
+
+def test_explain_a_table_with_its_target(
+    table: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "why"
+    assert main(["explain", str(run), str(table), "--out", str(out), "--sample", "300", "--groups", "2"]) == 0
+    shown = capsys.readouterr()
+    assert f"over a sample of 300 of 400 rows of {table}" in shown.err
+    importance = pl.read_csv(out / "importance.csv")
+    assert importance["metric"].unique(maintain_order=True).to_list() == ["logloss", "auc"]
+    best = importance["field"][0]
+    assert f"{importance['importance'][0]:+.4f} ± {importance['std'][0]:.4f}" in shown.out
+    assert best in ("colour", "shape")
+    assert len(pl.read_csv(out / "groups.csv")) == 2
+    assert "(refinement)" in pl.read_csv(out / "hiding.csv")["field"].to_list()
+    for title in ("how much worse without a field", "groups of rows with similar dependencies", "calibration"):
         assert title in shown.out
-    numbers = json.loads(out.read_text())
-    row = small_frame().row(3, named=True)
-    assert numbers["row"] == 3
-    assert (numbers["values"][0]["colour"], numbers["values"][0]["shape"]) == (row["colour"], row["shape"])
-    losses = [sum(step) for step in numbers["loss"][0]]
-    assert [f"{loss:.6f}" in shown.out for loss in losses] == [True] * 5
-    assert sum(numbers["mu"][0][-1]) == pytest.approx(numbers["sparsity"], rel=1e-5)
+    assert {"calibration.png", "scores.png", "importance.png", "hiding.png", "groups.png"} <= {
+        path.name for path in out.iterdir()
+    }
+
+
+@pytest.mark.parametrize("words", [["--no-importance"], []])
+def test_explain_a_table_without_its_target(
+    table: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    if not words:
+        table = tmp_path / "new.csv"
+        small_frame(30).drop("good").write_csv(table)
+    assert main(["explain", str(run), str(table), "--rows", "2", *words]) == 0
+    shown = capsys.readouterr()
+    assert "no importance, as the target is not looked at" in shown.err
+    assert "how much worse" not in shown.out
+    assert "groups of rows" in shown.out
+    if not words:
+        assert main(["explain", str(run), str(table), "--importance"]) == 2
+        assert "the table must have the columns 'good'" in capsys.readouterr().err
 
 
 def test_explain_the_model(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "model.json"
+    out = tmp_path / "model"
     assert main(["explain", str(run), "--out", str(out)]) == 0
     shown = capsys.readouterr().out
-    numbers = json.loads(out.read_text())
-    assert numbers["fields"] == ["colour", "shape", "size"]
-    assert [numbers["w0"][i][i] for i in range(3)] == [-1.0] * 3
-    assert f"{numbers['w0'][0][1]:.3f}" in shown
+    table = pl.read_csv(out / "dependencies.csv")
+    assert table["source"].to_list() == table.columns[1:] == ["colour", "shape", "size"]
+    assert f"{table['shape'][0]:.3f}" in shown
+    assert {path.name for path in out.iterdir()} == {
+        *("dependencies.csv", "dependencies.png", "leanings.csv", "learning.csv", "learning.png"),
+    }
+    assert main(["explain", str(run / "bundle"), "--out", str(tmp_path / "bundle")]) == 0
+    assert not (tmp_path / "bundle" / "learning.csv").exists()
 
 
-def test_explain_draws(table: Path, run: Path, tmp_path: Path) -> None:
-    for words in ([str(table), "--row", "1"], []):
-        out = tmp_path / f"{len(words)}.png"
-        assert main(["explain", str(run), *words, "--out", str(out)]) == 0
-        assert out.read_bytes().startswith(b"\x89PNG")
+def test_explain_values(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--near", "shape=disc", "--near", "colour=red", "--out", str(tmp_path)]
+    assert main(["explain", str(run), *words]) == 0
+    shown = capsys.readouterr().out
+    assert "shape: values most like disc" in shown
+    near = pl.read_csv(tmp_path / "nearest.csv")
+    assert near["value"].unique(maintain_order=True).to_list() == ["disc", "red"]
+    assert f"{near['similarity'][0]:+.3f}" in shown
+
+
+def test_explain_a_store(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_frame().write_csv(tmp_path / "table.csv")
+    store = str(tmp_path / "store")
+    assert main(["encode", str(tmp_path / "table.csv"), "--target", "good", "--out", store]) == 0
+    assert main(["fit", store, "--out", str(tmp_path / "run"), "--quiet", *QUICK]) == 0
+    capsys.readouterr()
+    assert main(["explain", str(tmp_path / "run"), store, "--rows", "5", "--groups", "0"]) == 0
+    shown = capsys.readouterr()
+    assert "rows of" in shown.err and "(test)" in shown.err
+    expected = Predictor(tmp_path / "run" / "bundle").predict(small_frame())["probability_1"][5]
+    assert f"row 5: predicted probability of 1 {expected:.4f}" in shown.out
+    assert "how much worse without a field" in shown.out
+    assert main(["explain", str(tmp_path / "run"), store, "--part", "train", "--groups", "0"]) == 0
+    assert "(train)" in capsys.readouterr().err
+    assert main(["explain", str(tmp_path / "run"), store, "--rows", "400"]) == 2
+    assert "row 400 is asked for, but the table has 400 rows, 0 to 399" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--row", "400"], "error: --row 400 is asked for, but {table} has 400 rows, 0 to 399\n"),
-        (["--out", "x.bmp"], "error: an explanation is written to a .png, .svg, .pdf or .json file; given x.bmp\n"),
+        (["--rows", "400"], "error: row 400 is asked for, but the table has 400 rows, 0 to 399\n"),
+        (["--rows", "0,x"], "error: --rows wants numbers and ranges by comma, such as 0,7,12 or 0-4; given '0,x'\n"),
+        (["--rows", "4-2"], "error: --rows wants ranges that rise, such as 0-4; given '4-2'\n"),
+        (["--rows", "0-1000"], "error: --rows takes at most 1,000 rows, each explained on its own; given '0-1000'\n"),
+        (["--out", "x.png"], "error: --out is a folder, as many files are written; given x.png\n"),
+        (["--near", "shape"], "error: --near wants FIELD=VALUE, such as colour=red; given 'shape'\n"),
+        (["--part", "test"], "error: only a store knows which rows are its test rows; leave out --part\n"),
+        (
+            ["--importance", "--sample", "0"],
+            "error: --importance is measured on a sample of rows; given --sample 0; leave out one of the two\n",
+        ),
     ],
 )
 def test_explain_refuses(
     table: Path, run: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", str(run), str(table), *words]) == 2
-    assert capsys.readouterr().err == message.format(table=table)
+    assert capsys.readouterr().err == message
 
 
-def test_explain_a_model_without_dependencies(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["fit", str(table), "--target", "good", "--out", str(tmp_path / "r"), "--quiet", *QUICK]
-    assert main([*words, "--set", "model.dependencies=none"]) == 0
-    assert main(["explain", str(tmp_path / "r"), str(table)]) == 2
-    assert "this model learned no field dependencies" in capsys.readouterr().err
+def test_explain_a_model_without_dependencies(
+    table: Path, plain_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", str(plain_run)]) == 2
+    assert "only the model mdl learns field dependencies; given a model fm" in capsys.readouterr().err
+    assert main(["explain", str(plain_run), str(table), "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "leans on" not in shown
+    assert "how much worse without a field" in shown
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"effects.csv", "importance.csv", "hiding.csv", "learning.csv", "row-0-effects.png"} <= names
+    assert not {"dependencies.csv", "rows.csv", "groups.csv"} & names
+
+
+def test_explain_without_matplotlib_gives_numbers(
+    table: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["explain", str(run), str(table), "--out", str(tmp_path), "--sample", "0"]) == 0
+    assert "for pictures install Matplotlib: pip install 'fielddep[plot]'" in capsys.readouterr().err
+    assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".json"}
 
 
 # --- interrupt and demo ---------------------------------------------------------------------------------------
@@ -466,7 +569,7 @@ def test_demo_goes_the_whole_way(
         assert title in shown
     assert "never seen" in shown
     assert "ZZ" in shown
-    assert (out / "dependencies.png").read_bytes().startswith(b"\x89PNG")
+    assert (out / "explanation" / "rows.png").read_bytes().startswith(b"\x89PNG")
     assert main(["demo", "--out", str(out)]) == 2
     assert "use --force" in capsys.readouterr().err
     assert main(["demo", "--out", str(out), "--force"]) == 0

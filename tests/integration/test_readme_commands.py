@@ -5,15 +5,16 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from fielddep.cli import main
 from tests.conftest import small_frame
+from tests.documents import indented_commands, run_command
 
 README = Path(__file__).parents[2] / "README.md"
 
 
-def test_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
-    lines = [line.strip() for line in README.read_text("utf-8").splitlines() if line.startswith("    fielddep ")]
-    commands = {"compare", "data", "describe", "fit", "predict", "evaluate", "explain", "encode", "search", "settings"}
+def test_commands_of_the_readme_run(tmp_path, monkeypatch):
+    lines = indented_commands(README.read_text("utf-8"))
+    commands = {"ablate", "compare", "data", "describe", "encode", "evaluate", "explain", "fit"}
+    commands |= {"predict", "report", "search", "settings"}
     assert {shlex.split(line)[1] for line in lines} == commands
     table = small_frame(200).rename({"good": "late"})
     table.write_csv(tmp_path / "flights.csv")
@@ -23,8 +24,7 @@ def test_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
         table.rename({"late": "click"}).slice(100 * part, 100).write_csv(tmp_path / f"clicks-{part}.csv")
     monkeypatch.chdir(tmp_path)
     for line in lines:
-        assert main(shlex.split(line, comments=True)[1:]) == 0, line
-        capsys.readouterr()
-    assert {"run", "predictions.csv", "why.png", "STORE", "predictions.parquet"} <= {
+        run_command(line)
+    assert {"run", "predictions.csv", "why", "report.html", "STORE", "predictions.parquet"} <= {
         path.name for path in tmp_path.iterdir()
     }

@@ -14,7 +14,21 @@ from typing import Annotated
 
 import typer
 
-from fielddep.cli import compare, data, demo, describe, encode, evaluate, explain, fit, predict, search, settings
+from fielddep.cli import (
+    ablate,
+    compare,
+    data,
+    demo,
+    describe,
+    encode,
+    evaluate,
+    explain,
+    fit,
+    predict,
+    report,
+    search,
+    settings,
+)
 from fielddep.cli.console import print_error, warnings_on_stderr
 from fielddep.cli.options import INTERRUPTED
 from fielddep.errors import UserError
@@ -36,8 +50,10 @@ app.command("fit")(fit.fit)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("explain")(explain.explain)
+app.command("report")(report.report)
 app.command("search")(search.search)
 app.command("compare")(compare.compare)
+app.command("ablate")(ablate.ablate)
 app.command("settings")(settings.settings)
 app.command("demo")(demo.demo)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fielddep.run import Run
 
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the run.", metavar="RUN")]
-HEAT_MAP = "dependencies.png"
+EXPLANATION = "explanation"
 
 
 def demo(out: OutOption = Path("demo-run"), force: ForceOption = False) -> None:
@@ -115,21 +115,14 @@ def predict_unusual(run: Run, table: Path) -> None:
 
 
 def explain_model(run: Run, table: Path) -> None:
-    """The strongest dependencies of the model and of one flight, and both as a heat map."""
-    from fielddep.bundle import Bundle
-    from fielddep.cli.explain import explain_row, print_model, print_row, write_row
-    from fielddep.cli.options import reading_of
-    from fielddep.explain.dependencies import global_dependencies
+    """The strongest dependencies of the model, and one flight explained, with pictures."""
+    from fielddep.cli.explain import explain
 
-    out = run.folder / HEAT_MAP
-    _headline("5. explain", f"fielddep explain {run.folder} new-flights.csv --row 0 --out {out}")
-    bundle = Bundle.load(run.bundle)
-    model = global_dependencies(bundle)
-    print_model(model)
-    explanation = explain_row(bundle, str(table), 0, reading_of(bundle, None))
-    print_row(explanation, "new-flights.csv, row 0")
-    write_row(model, explanation, 0, out)
-    console().print(f"heat map: {out}\nrun: {run.folder}", soft_wrap=True)
+    out = run.folder / EXPLANATION
+    _headline("5. explain", f"fielddep explain {run.folder} new-flights.csv --rows 0 --sample 0 --out {out}")
+    explain(run.folder)
+    explain(run.folder, str(table), rows="0", sample=0, out=out)
+    console().print(f"explanation: {out}\nrun: {run.folder}", soft_wrap=True)
 
 
 def _headline(title: str, text: str) -> None:

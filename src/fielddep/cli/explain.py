@@ -1,124 +1,229 @@
-"""`fielddep explain`: the field dependencies of a model, and of one row."""
+"""`fielddep explain`: which fields explain which, in a model, in chosen rows and over a table."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fielddep.cli.console import console, print_table, say
-from fielddep.cli.options import ReadOption, RunArgument, reading_of, refuse_store
-from fielddep.errors import TableError, UserError
+from fielddep.cli.console import say
+from fielddep.cli.explain_tables import print_model, print_nearest, print_overview, print_rows
+from fielddep.cli.options import DeviceOption, ReadOption, RunArgument, find_store, reading_of
+from fielddep.errors import UserError
 
 if TYPE_CHECKING:
     from fielddep.bundle import Bundle
     from fielddep.config import DataConfig
-    from fielddep.explain.dependencies import Dependency, Explanation, FieldDependencies
+    from fielddep.explain.curves import LearningCurve
+    from fielddep.explain.overview_files import OverviewFolder
+    from fielddep.explain.table_rows import PickedRows
 
-N_STRONGEST = 10
-CELL_WIDTH = 8
-"""Characters of a cell of the whole table, with the space between cells."""
-IMAGES = (".png", ".svg", ".pdf")
+MAX_ROWS = 1000
+FILE_SUFFIXES = (".png", ".svg", ".pdf", ".json", ".csv", ".html")
 
 TableArgument = Annotated[
-    str | None, typer.Argument(help="Table with the row; without it the whole model is shown.", metavar="TABLE")
+    str | None,
+    typer.Argument(help="A table or store with the rows; without it the model alone is explained.", metavar="TABLE"),
 ]
-RowOption = Annotated[int, typer.Option("--row", help="Row of TABLE, counted from 0.", min=0, metavar="N")]
+RowsOption = Annotated[
+    str, typer.Option("--rows", help="Rows of TABLE, counted from 0, such as 0,7,12 or 0-4.", metavar="N,N-N,...")
+]
 OutOption = Annotated[
-    Path | None, typer.Option("--out", help="Heat map (.png, .svg, .pdf) or all numbers (.json).", metavar="FILE")
+    Path | None, typer.Option("--out", help="Folder for all numbers (CSV, JSON) and pictures (PNG).", metavar="DIR")
+]
+ImportanceOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--importance/--no-importance",
+        help="Measure importance, calibration and scores. Default: where TABLE holds the target.",
+        show_default=False,
+    ),
+]
+GroupsOption = Annotated[
+    int, typer.Option("--groups", help="Groups of rows with similar dependencies; 0: none.", min=0, metavar="N")
+]
+SampleOption = Annotated[
+    int,
+    typer.Option(
+        "--sample",
+        help="Rows of TABLE at most for importance and groups, drawn by chance; 0: none.",
+        min=0,
+        metavar="N",
+    ),
+]
+NearOption = Annotated[
+    list[str] | None, typer.Option("--near", help="Show the values most like this one.", metavar="FIELD=VALUE")
+]
+PartOption = Annotated[
+    str | None,
+    typer.Option(
+        "--part", help="Part of a store to sample: train, validation, test or all. Default: test.", metavar="PART"
+    ),
 ]
 
 
 def explain(
-    run: RunArgument, table: TableArgument = None, row: RowOption = 0, out: OutOption = None, set_: ReadOption = None
+    run: RunArgument,
+    table: TableArgument = None,
+    rows: RowsOption = "0",
+    out: OutOption = None,
+    importance: ImportanceOption = None,
+    groups: GroupsOption = 4,
+    sample: SampleOption = 10_000,
+    near: NearOption = None,
+    part: PartOption = None,
+    set_: ReadOption = None,
+    device: DeviceOption = "cpu",
 ) -> None:
-    """Show how the fields of one row of TABLE depend on each other, or those of the whole model."""
-    from fielddep.bundle import Bundle
-    from fielddep.explain.dependencies import global_dependencies
-    from fielddep.run import resolve_bundle
+    """Show which fields explain which, and what each is worth: in the model, in rows of TABLE, and over TABLE."""
+    from fielddep.explain.overview_files import OverviewFolder
 
-    if out is not None and out.suffix.lower() not in (*IMAGES, ".json"):
-        raise UserError(f"an explanation is written to a {', '.join(IMAGES)} or .json file; given {out}")
+    numbers = parse_rows(rows)
+    check_options(out, importance, sample)
+    bundle = load_bundle(run, device)
+    folder = None if out is None else OverviewFolder(out)
+    explain_values(bundle, near or [], folder)
+    explain_model(bundle, run, folder, alone=table is None and not near)
     if table is not None:
-        refuse_store(table, "explain")
-    bundle = Bundle.load(resolve_bundle(run))
-    model = global_dependencies(bundle)
-    if table is None:
-        print_model(model)
-        write_model(model, out)
-    else:
-        explanation = explain_row(bundle, table, row, reading_of(bundle, set_))
-        print_row(explanation, f"{table}, row {row}")
-        write_row(model, explanation, row, out)
-    if out is not None:
-        say(f"wrote {out}")
+        wanted = Wanted(numbers=numbers, n_sample=sample, importance=importance, n_groups=groups, part=part)
+        explain_table(bundle, table, wanted, reading_of(bundle, set_), folder)
+    if folder is not None:
+        say(f"wrote {len(folder.written)} files to {folder.folder}")
+        if not folder.draws:
+            say("for pictures install Matplotlib: pip install 'fielddep[plot]'")
 
 
-def explain_row(bundle: Bundle, table: str, row: int, reading: DataConfig) -> Explanation:
-    """The refinement of one row of a table.
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is asked about a table."""
+
+    numbers: tuple[int, ...]
+    n_sample: int
+    importance: bool | None
+    n_groups: int
+    part: str | None
+
+
+def explain_values(bundle: Bundle, asked: list[str], folder: OverviewFolder | None) -> None:
+    """The values most like those that `--near` names."""
+    from fielddep.explain.neighbours import nearest_values
+
+    found = []
+    for text in asked:
+        field, sign, value = text.partition("=")
+        if not sign:
+            raise UserError(f"--near wants FIELD=VALUE, such as colour=red; given {text!r}")
+        found.append(nearest_values(bundle, field, value or None))
+    print_nearest(found)
+    if folder is not None and found:
+        folder.write_nearest(found)
+
+
+def explain_model(bundle: Bundle, run: Path, folder: OverviewFolder | None, *, alone: bool) -> None:
+    """W(0), shown where nothing else is asked for, and how the training went."""
+    from fielddep.explain.dependencies import global_dependencies, learns_dependencies
+
+    learned = learns_dependencies(bundle)
+    if alone and (learned or folder is None):
+        print_model(global_dependencies(bundle))  # refuses a model that has none
+    if folder is not None:
+        folder.write_model(global_dependencies(bundle) if learned else None, _learning_of(run))
+
+
+def explain_table(
+    bundle: Bundle, table: str, wanted: Wanted, reading: DataConfig, folder: OverviewFolder | None
+) -> None:
+    """The chosen rows, and a sample of all rows."""
+    from fielddep.explain.dependencies import global_dependencies, learns_dependencies
+    from fielddep.explain.overview import overview_rows, overview_table
+
+    picked = _pick(bundle, table, wanted, reading)
+    chosen = overview_rows(bundle, picked.chosen, wanted.numbers)
+    print_rows(chosen)
+    if folder is not None:
+        folder.write_rows(chosen, global_dependencies(bundle) if learns_dependencies(bundle) else None)
+    if picked.sample is None:
+        return
+    _say_sample(picked, table)
+    found = overview_table(bundle, picked.sample, n_groups=wanted.n_groups)
+    print_overview(found)
+    if folder is not None:
+        folder.write_table(found)
+
+
+def parse_rows(text: str) -> tuple[int, ...]:
+    """Numbers of rows from a text such as 0,7,12-14, each once, in the order given.
 
     Raises:
-        TableError: when the table has fewer rows.
+        UserError: for anything else, and for more than `MAX_ROWS` rows.
     """
-    import polars as pl
-
-    from fielddep.data.readers import collect, read_table
-    from fielddep.explain.dependencies import explain_rows
-
-    source = read_table(table, reading, has_target=False)
-    found = collect(source.slice(row, 1))
-    if found.is_empty():
-        n_rows = collect(source.select(pl.len())).item()
-        raise TableError(f"--row {row} is asked for, but {table} has {n_rows:,} rows, 0 to {n_rows - 1}")
-    return explain_rows(bundle, bundle.encoder.encode(found, first_row=row))
-
-
-def print_model(model: FieldDependencies) -> None:
-    """The strongest entries of W(0) and, where it fits the terminal, all of it."""
-    _print_strongest(model.strongest(N_STRONGEST), "strongest dependencies of the model, W(0)")
-    if CELL_WIDTH * (len(model.fields) + 2) > console().width:
-        return
-    rows = [
-        [name[: 2 * CELL_WIDTH], *("·" if i == j else f"{w:+.2f}" for j, w in enumerate(weights))]
-        for i, (name, weights) in enumerate(zip(model.fields, model.normalized(), strict=True))
-    ]
-    header = ["", *(name[: CELL_WIDTH - 3] for name in model.fields)]
-    print_table(header, rows, title="W(0), largest entry = 1: each column expresses its field by the others")
+    numbers: dict[int, None] = {}
+    for piece in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", piece)
+        if match is None:
+            raise UserError(f"--rows wants numbers and ranges by comma, such as 0,7,12 or 0-4; given {text!r}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise UserError(f"--rows wants ranges that rise, such as 0-4; given {piece.strip()!r}")
+        numbers |= dict.fromkeys(range(first, min(last, first + MAX_ROWS) + 1))
+        if len(numbers) > MAX_ROWS:
+            raise UserError(f"--rows takes at most {MAX_ROWS:,} rows, each explained on its own; given {text!r}")
+    return tuple(numbers)
 
 
-def print_row(explanation: Explanation, title: str) -> None:
-    """The strongest dependencies, the field weights and the dependency loss at every step."""
-    _print_strongest(explanation.refined().strongest(N_STRONGEST), f"{title}: strongest refined dependencies")
-    values, weights = explanation.values.row(0), explanation.mu_RSF[0, -1] / explanation.sparsity
-    rows = [[n, str(v), f"{w:.4f}"] for n, v, w in zip(explanation.fields, values, weights, strict=True)]
-    print_table(["field", "value", "mu / lambda"], rows, title="field weights", texts=("value",))
-    losses = explanation.loss_RSF[0].sum(axis=1)
-    print_table(["step", "loss"], [[str(t), f"{x:.6f}"] for t, x in enumerate(losses)], title="dependency loss")
+def check_options(out: Path | None, importance: bool | None, sample: int) -> None:
+    """Refuse what cannot be meant, before anything is computed."""
+    if out is not None and (out.is_file() or out.suffix.lower() in FILE_SUFFIXES):
+        raise UserError(f"--out is a folder, as many files are written; given {out}")
+    if importance and sample == 0:
+        raise UserError("--importance is measured on a sample of rows; given --sample 0; leave out one of the two")
 
 
-def write_model(model: FieldDependencies, out: Path | None) -> None:
-    """W(0) as a heat map or as JSON."""
-    from fielddep.explain.plots import draw_dependencies
-    from fielddep.files import write_json
+def load_bundle(run: Path, device: str) -> Bundle:
+    """The model of a run on a device."""
+    from fielddep.bundle import Bundle
+    from fielddep.environment import check_device
+    from fielddep.run import resolve_bundle
 
-    if out is not None and out.suffix.lower() == ".json":
-        write_json(out, {"fields": list(model.fields), "w0": model.matrix_FF.tolist()})
-    elif out is not None:
-        draw_dependencies([("whole model, W(0)", model, model.fields)], out)
-
-
-def write_row(model: FieldDependencies, explanation: Explanation, row: int, out: Path | None) -> None:
-    """The refinement of a row as a heat map beside that of the model, or as JSON."""
-    from fielddep.explain.plots import draw_explanation
-    from fielddep.files import write_json
-
-    if out is not None and out.suffix.lower() == ".json":
-        write_json(out, {"row": row, **explanation.to_json()})
-    elif out is not None:
-        draw_explanation(model, explanation, out)
+    check_device(device)
+    return Bundle.load(resolve_bundle(run), device=device)
 
 
-def _print_strongest(found: list[Dependency], title: str) -> None:
-    rows = [[entry.dependent, entry.source, f"{entry.weight:+.4f}"] for entry in found]
-    print_table(["field", "depends on", "weight"], rows, title=title, texts=("depends on",))
+def _learning_of(run: Path) -> LearningCurve | None:
+    """How a training went; a bundle alone does not know."""
+    from fielddep.explain.curves import learning_curve
+    from fielddep.run import Run, run_state
+
+    return learning_curve(Run.open(run).history) if run_state(run) == "finished" else None
+
+
+def _pick(bundle: Bundle, table: str, wanted: Wanted, reading: DataConfig) -> PickedRows:
+    from fielddep.explain.table_rows import pick_store_rows, pick_table_rows
+
+    store = find_store(table)
+    if store is not None:
+        return pick_store_rows(
+            bundle,
+            store,
+            wanted.numbers,
+            n_sample=wanted.n_sample,
+            with_target=wanted.importance,
+            part=wanted.part,
+        )
+    if wanted.part not in (None, "all"):
+        raise UserError(f"only a store knows which rows are its {wanted.part} rows; leave out --part")
+    return pick_table_rows(
+        bundle, table, reading, wanted.numbers, n_sample=wanted.n_sample, with_target=wanted.importance
+    )
+
+
+def _say_sample(picked: PickedRows, table: str) -> None:
+    assert picked.sample is not None
+    n_sample, n_rows = len(picked.sample), picked.n_rows
+    rows = f"all {n_rows:,} rows" if n_sample == n_rows else f"a sample of {n_sample:,} of {n_rows:,} rows"
+    part = "" if picked.part == "all" else f" ({picked.part})"
+    without = "" if picked.sample.target_R is not None else "; no importance, as the target is not looked at"
+    say(f"over {rows} of {table}{part}{without}")

@@ -39,6 +39,7 @@ DeviceOption = Annotated[str | None, typer.Option("--device", help="Torch device
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace a run that is there.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")]
 BoardOption = Annotated[bool, typer.Option("--tensorboard", help="Write events for TensorBoard into RUN.")]
+ReportOption = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html into RUN.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print results and warnings only.")]
 
 
@@ -55,9 +56,10 @@ def fit(
     force: ForceOption = False,
     resume: ResumeOption = False,
     tensorboard: BoardOption = False,
+    report: ReportOption = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Train on TABLE and keep everything in RUN: settings, history, metrics and the model."""
+    """Train on TABLE and keep everything in RUN: settings, history, metrics, the model and a report."""
     named = {
         "data.target": target,
         "data.task": task,
@@ -67,13 +69,13 @@ def fit(
     }
     store = find_store(table)
     chosen = build_config(config, set_, named) if store is None else build_store_config(store, config, set_, named)
-    flow = {"force": force, "resume": resume, "tensorboard": tensorboard, "quiet": quiet}
+    flow = {"force": force, "resume": resume, "tensorboard": tensorboard, "report": report, "quiet": quiet}
     try:
         run = run_fit(table, chosen, out, store=store, **flow)
     except KeyboardInterrupt:
         options: dict[str, object] = {"--target": target, "--task": task, "--model": model, "--config": config}
         options |= {"--seed": seed, "--device": device}
-        flags = {"--tensorboard": tensorboard, "--quiet": quiet, "--resume": True}
+        flags = {"--tensorboard": tensorboard, "--no-report": not report, "--quiet": quiet, "--resume": True}
         say_interrupted(out, ["fielddep", "fit", table, "--out", str(out), *said_again(options, set_, flags)])
         raise typer.Exit(INTERRUPTED) from None
     print_run(run)
@@ -88,9 +90,11 @@ def run_fit(
     force: bool = False,
     resume: bool = False,
     tensorboard: bool = False,
+    report: bool = True,
     quiet: bool = False,
 ) -> Run:
     """Read the table, or take the store that it is, and train, with log and progress bar on stderr unless `quiet`."""
+    from fielddep.cli.report import report_fit
     from fielddep.data.readers import collect, read_table
     from fielddep.run import Run, check_folder, train_run
     from fielddep.training.callbacks import EvaluationLog, ProgressBar
@@ -101,7 +105,14 @@ def run_fit(
     rows = collect(read_table(table, config.data)) if store is None else store
     log = console(stderr=True)
     lookers_on: list[Callback] = [] if quiet else [ProgressBar(log), EvaluationLog(log)]
-    return train_run(
+    known: list[TrainingData] = []
+
+    def on_prepared(prepared: TrainingData) -> None:
+        known.append(prepared)
+        if not quiet:
+            say_prepared(table, config, prepared)
+
+    run = train_run(
         rows,
         config,
         out,
@@ -110,8 +121,11 @@ def run_fit(
         callbacks=lookers_on,
         tensorboard=tensorboard,
         source=table,
-        on_prepared=None if quiet else lambda prepared: say_prepared(table, config, prepared),
+        on_prepared=on_prepared,
     )
+    if report:
+        report_fit(run, known[0], table=table, quiet=quiet)
+    return run
 
 
 def say_prepared(table: str, asked: Config, prepared: TrainingData) -> None:

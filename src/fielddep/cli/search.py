@@ -26,7 +26,10 @@ SourceArgument = Annotated[
 ]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the search.", metavar="DIR")]
 ModelOption = Annotated[
-    str, typer.Option("--model", help="Model: those of fit, lightgbm, catboost, mdl-wo-dep.", metavar="NAME")
+    str,
+    typer.Option(
+        "--model", help="Model: those of fit, lightgbm, catboost, mdl-wo-dep, mdl-global-dep.", metavar="NAME"
+    ),
 ]
 TrialsOption = Annotated[int, typer.Option("--trials", help="Trials at most.", metavar="N")]
 MinutesOption = Annotated[float | None, typer.Option("--minutes", help="Minutes at most.", metavar="M")]

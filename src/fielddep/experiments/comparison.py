@@ -13,24 +13,23 @@ reason, loses no other, and is tried again by the next call.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fielddep.data.store.store import Store
 from fielddep.environment import source_version
-from fielddep.errors import SplitError, UserError
+from fielddep.errors import SplitError
 from fielddep.experiments.comparison_files import write_tables
 from fielddep.experiments.contenders import Contender, changed_settings, settings_toml
+from fielddep.experiments.job_runs import JobRuns
 from fielddep.experiments.lookers import ComparisonLooker
-from fielddep.experiments.plan import CONFIGS, LOGS, MARK, RUNS, Plan, check_folder
-from fielddep.experiments.processes import Task, run_tasks
+from fielddep.experiments.plan import CONFIGS, RUNS, Plan, check_folder, mark_folder
 from fielddep.experiments.results import RunResult
-from fielddep.experiments.single_run import Job, command
+from fielddep.experiments.single_run import Job
 from fielddep.experiments.tables import ComparisonTable
 from fielddep.experiments.tuning import Chosen, Tuning
-from fielddep.files import write_json, write_text
+from fielddep.files import write_text
 
 __all__ = ["Comparison", "ComparisonLooker", "Plan", "compare"]
 
@@ -91,23 +90,20 @@ class Comparison:
                 f"a comparison measures on test rows, {self.store.folder} has none; encode anew with split.test above 0"
             )
         check_folder(self.folder)
-        self._mark()
+        mark_folder(self.folder, self.dataset, self.store.sha256)
         chosen = Tuning(store=self.store, folder=self.folder, plan=self.plan, looker=self.looker).run()
         for name, settings in chosen.items():
             write_text(self.folder / CONFIGS / f"{name}.toml", settings_toml(settings.config))
         jobs = self._jobs(chosen)
-        self._run_jobs(jobs, chosen)
+        failures = {
+            name: f"the search of its settings failed: {settings.failure}"
+            for name, settings in chosen.items()
+            if settings.failure is not None
+        }
+        JobRuns(folder=self.folder, plan=self.plan, looker=self.looker).run(jobs, failures=failures)
         names = list(chosen)
         by_model = sorted(jobs, key=lambda job: names.index(job.contender))
         return [result for job in by_model if (result := job.saved()) is not None]
-
-    def _mark(self) -> None:
-        mark, path = {"dataset": self.dataset, "store": self.store.sha256}, self.folder / MARK
-        if path.is_file() and json.loads(path.read_text("utf-8")) != mark:
-            raise UserError(
-                f"{self.folder} holds a comparison on other rows than {self.dataset}; choose another folder"
-            )
-        write_json(path, mark)
 
     def _jobs(self, chosen: Mapping[str, Chosen]) -> list[Job]:
         """Seed by seed, so that an interrupted comparison has whole tables of fewer seeds."""
@@ -132,37 +128,3 @@ class Comparison:
             device=chosen.config.train.device,
             commit=commit,
         )
-
-    def _run_jobs(self, jobs: Sequence[Job], chosen: Mapping[str, Chosen]) -> None:
-        todo = [job for job in jobs if not self._is_done(job)]
-        self.looker.on_plan("runs", len(todo), len(jobs) - len(todo))
-        for job in todo:
-            failure = chosen[job.contender].failure
-            if failure is not None:
-                self._end(job, f"the search of its settings failed: {failure}")
-        run_tasks(
-            [self._task(job) for job in todo if chosen[job.contender].failure is None],
-            n_jobs=self.plan.n_jobs,
-            on_begin=lambda task: self.looker.on_begin(task.title),
-        )
-
-    def _is_done(self, job: Job) -> bool:
-        result = job.saved()
-        return result is not None and (result.error is None or self.plan.keep_failed)
-
-    def _task(self, job: Job) -> Task:
-        name = f"{job.contender}-{job.seed}"
-
-        def ended(reason: str | None) -> None:
-            self._end(job, reason if job.saved() is None or reason is not None else None)
-
-        log = self.folder / LOGS / f"{name}.log"
-        return Task(title=f"{job.contender} seed {job.seed}", command=command(job), log=log, on_end=ended)
-
-    def _end(self, job: Job, reason: str | None) -> None:
-        """Tell of a run that is over; one that left no result of its own is saved with the reason."""
-        if reason is not None:
-            job.save(job.failed(reason))
-        result = job.saved()
-        assert result is not None
-        self.looker.on_run(result)

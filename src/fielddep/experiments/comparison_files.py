@@ -29,7 +29,7 @@ def write_tables(folder: Path, results: Sequence[RunResult], table: ComparisonTa
 
 def reading_notes(table: ComparisonTable, plan: Plan) -> list[str]:
     """What the columns mean, and how the settings came about."""
-    notes = [_settings_note(plan)]
+    notes = [settings_note(plan)]
     if "calibration_error" in table.metrics:
         notes.append(
             f"Calibration error: expected calibration error over {N_CALIBRATION_BINS} bins of equally many test rows."
@@ -48,7 +48,8 @@ def reading_notes(table: ComparisonTable, plan: Plan) -> list[str]:
     return notes
 
 
-def _settings_note(plan: Plan) -> str:
+def settings_note(plan: Plan) -> str:
+    """How the settings came about."""
     given = f"Settings are those of {plan.configs.name}/" if plan.configs is not None else ""
     if plan.budget is None:
         return f"{given}; models without a file there have their defaults." if given else "All models have defaults."

@@ -5,12 +5,9 @@ from __future__ import annotations
 import dataclasses
 import time
 
-import numpy as np
-import torch
-
 from fielddep.bundle import Bundle
 from fielddep.config import Config
-from fielddep.data.encoded import EncodedTable
+from fielddep.data.row_sample import sample_rows
 from fielddep.data.store.loader import Rows
 from fielddep.data.store.store import Store
 from fielddep.errors import UserError
@@ -38,33 +35,10 @@ def search_rows(store: Store, config: Config, *, n_rows: int | None = None, seed
     data = prepare_store(store, config)
     parts: dict[str, Rows] = {name: data.parts[name] for name in ("train", "validation")}
     if n_rows is not None and n_rows < len(parts["train"]):
-        parts["train"] = _sample(parts["train"], n_rows, seed)
+        if n_rows < 1:
+            raise UserError(f"a search needs at least one training row; given --rows {n_rows}")
+        parts["train"] = sample_rows(parts["train"].blocks(), n_rows, seed=seed).rows
     return dataclasses.replace(data, parts=parts)
-
-
-def _sample(rows: Rows, n_rows: int, seed: int) -> EncodedTable:
-    """So many rows at random, in memory, in the order of the source."""
-    if n_rows < 1:
-        raise UserError(f"a search needs at least one training row; given --rows {n_rows}")
-    chosen = np.sort(np.random.default_rng(seed).choice(len(rows), size=n_rows, replace=False))
-    pieces, first = [], 0
-    for block in rows.blocks():
-        within = chosen[np.searchsorted(chosen, first) : np.searchsorted(chosen, first + len(block))] - first
-        pieces.append(block.take(torch.from_numpy(within)))
-        first += len(block)
-    return _joined(pieces)
-
-
-def _joined(pieces: list[EncodedTable]) -> EncodedTable:
-    targets = [piece.target_R for piece in pieces if piece.target_R is not None]
-    weights = [piece.weight_R for piece in pieces if piece.weight_R is not None]
-    return dataclasses.replace(
-        pieces[0],
-        ids_RF=torch.cat([piece.ids_RF for piece in pieces]),
-        numbers_RN=torch.cat([piece.numbers_RN for piece in pieces]),
-        target_R=torch.cat(targets) if targets else None,
-        weight_R=torch.cat(weights) if weights else None,
-    )
 
 
 def train_contender(data: TrainingData, watcher: Watcher | None = None) -> Trained:
@@ -81,9 +55,11 @@ def train_contender(data: TrainingData, watcher: Watcher | None = None) -> Train
     model = train_model(data, callbacks=[_Told(watcher)] if watcher else [], history=history)
     seconds = time.perf_counter() - start
     bundle = Bundle(config=data.config, encoder=data.encoder, model=model)
+    predictor = Predictor(bundle, device=data.config.train.device)
     assert history.best is not None
     return Trained(
-        logits=Predictor(bundle, device=data.config.train.device).logits,
+        logits=predictor.logits,
+        predictor=predictor,
         validation=history.best.validation,
         n_parameters=model.n_parameters,
         seconds=seconds,

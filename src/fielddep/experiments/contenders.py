@@ -52,6 +52,7 @@ class Contender:
 
 VARIANTS: Mapping[str, Contender] = {
     "mdl-wo-dep": Contender(name="mdl-wo-dep", model="mdl", settings={"model.dependencies": "none"}),
+    "mdl-global-dep": Contender(name="mdl-global-dep", model="mdl", settings={"model.dependencies": "global"}),
 }
 """Variants by name; a variant is compared with the tuned settings of its model, all else equal."""
 

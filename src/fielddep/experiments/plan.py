@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from fielddep.experiments.contenders import Contender
 from fielddep.experiments.processes import n_threads
 from fielddep.experiments.study import STORE_FOLDER
 from fielddep.experiments.trial_loop import Budget
+from fielddep.files import write_json
 
 MARK, SEARCHES, CONFIGS, RUNS, LOGS = "comparison.json", "search", "configs", "runs", "logs"
 
@@ -64,16 +66,33 @@ class Plan:
         return n_threads(self.threads, self.n_jobs)
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path, *, mark: str = MARK, what: str = "comparison") -> None:
     """Refuse a folder of other things.
 
+    Args:
+        folder: where an experiment is to be kept.
+        mark: file that says which rows it is about.
+        what: what the experiment is called.
+
     Raises:
-        UserError: it is no folder, or not empty and no comparison's.
+        UserError: it is no folder, or not empty and of no such experiment.
     """
-    own = (MARK, STORE_FOLDER)  # the store may be there before the mark
+    own = (mark, STORE_FOLDER)  # the store may be there before the mark
     try:
         foreign = folder.exists() and not any((folder / name).exists() for name in own) and any(folder.iterdir())
     except OSError as error:
         raise UserError(f"{folder} cannot be used: {error.strerror or error}; choose another folder") from error
     if foreign:
-        raise UserError(f"{folder} is not empty and holds no comparison; choose another folder")
+        raise UserError(f"{folder} is not empty and holds no {what}; choose another folder")
+
+
+def mark_folder(folder: Path, dataset: str, sha256: str, *, mark: str = MARK, what: str = "comparison") -> None:
+    """Keep which rows an experiment is about.
+
+    Raises:
+        UserError: the folder holds one on other rows.
+    """
+    content, path = {"dataset": dataset, "store": sha256}, folder / mark
+    if path.is_file() and json.loads(path.read_text("utf-8")) != content:
+        raise UserError(f"{folder} holds the {what} of other rows than {dataset}; choose another folder")
+    write_json(path, content)

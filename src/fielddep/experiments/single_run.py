@@ -1,4 +1,4 @@
-"""One run of a comparison, in a process of its own: `python -m fielddep.experiments.single_run JOB`, a job as JSON.
+"""One run of an experiment, in a process of its own: `python -m fielddep.experiments.single_run JOB`, a job as JSON.
 
 A process of its own has a peak memory of its own, and a run that is killed takes no other with it.
 """
@@ -12,11 +12,15 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fielddep.errors import UserError
 from fielddep.experiments.results import RunResult
 from fielddep.files import write_json
+
+if TYPE_CHECKING:
+    from fielddep.experiments.trained import Trained
+    from fielddep.prepared import TrainingData
 
 MEASURED_PARTS = ("validation", "test")
 
@@ -51,6 +55,9 @@ class Job:
     device: str = "cpu"
     commit: str | None = None
 
+    MODULE: ClassVar[str] = "fielddep.experiments.single_run"
+    """The program that does such a job."""
+
     @property
     def identity(self) -> dict[str, Any]:
         """What a result must have been made from to be that of this job."""
@@ -80,18 +87,21 @@ class Job:
             return None
 
     def run(self) -> RunResult:
-        """Train, and measure on validation and test rows.
+        """Train, and measure.
 
         Raises:
             UserError: the rows or the settings cannot be used.
         """
+        return self.measure(*self.train())
+
+    def train(self) -> tuple[TrainingData, Trained]:
+        """The rows, and a model trained on them."""
         # Only here, so that whoever makes a job need not wait for torch.
         import torch
 
         from fielddep.data.store.store import Store
         from fielddep.experiments.contender_training import train_contender
         from fielddep.experiments.contenders import config_of
-        from fielddep.experiments.trained import measured
         from fielddep.prepared import prepare_store
 
         own = {"train.seed": self.seed, "train.threads": self.threads, "train.device": self.device}
@@ -100,14 +110,19 @@ class Job:
             torch.set_num_threads(self.threads)
         store = Store.open(self.store)
         if store.sha256 != self.sha256:
-            raise UserError(f"the store {self.store} was replaced since the comparison began; begin it anew")
+            raise UserError(f"the store {self.store} was replaced since the first run; begin anew in another folder")
         data = prepare_store(store, config)
-        trained = train_contender(data)
+        return data, train_contender(data)
+
+    def measure(self, data: TrainingData, trained: Trained) -> RunResult:
+        """Metrics on validation and test rows, and what the run cost."""
+        from fielddep.experiments.trained import measured
+
         parts = {name: measured(trained.logits, data.target, data.parts[name]) for name in MEASURED_PARTS}
         test = parts["test"]
         return dataclasses.replace(
             self._blank(),
-            metrics={name: _shown(part.metrics) for name, part in parts.items()},
+            metrics={name: without_loss(part.metrics) for name, part in parts.items()},
             n_parameters=trained.n_parameters,
             train_seconds=trained.seconds,
             rows_per_s=trained.rows_per_s,
@@ -117,8 +132,8 @@ class Job:
         )
 
 
-def _shown(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Without the loss, which is one of the others."""
+def without_loss(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Metrics without the loss, which is one of the others."""
     return {name: value for name, value in metrics.items() if name != "loss"}
 
 
@@ -137,14 +152,14 @@ def peak_mb() -> float:
 
 def command(job: Job) -> list[str]:
     """The command that does a job."""
-    return [sys.executable, "-m", "fielddep.experiments.single_run", json.dumps(asdict(job))]
+    return [sys.executable, "-m", job.MODULE, json.dumps(asdict(job))]
 
 
-def main() -> None:
+def main(kind: type[Job] = Job) -> None:
     """Do the job of the command line and save its result, or why there is none."""
     from fielddep.experiments.trial_loop import reason_of
 
-    job = Job(**json.loads(sys.argv[1]))
+    job = kind(**json.loads(sys.argv[1]))
     try:
         result = job.run()
     except Exception as error:

@@ -11,6 +11,7 @@ import torch
 from fielddep.data.encoded import EncodedTable
 from fielddep.data.store.loader import Rows
 from fielddep.data.target import Target
+from fielddep.predictor import Predictor
 from fielddep.training.metrics import Metrics
 
 Logits = Callable[[EncodedTable], torch.Tensor]
@@ -36,6 +37,7 @@ class Trained:
         n_parameters: trained numbers; of trees, their leaves and splits.
         seconds: wall time of the training, evaluations included.
         rows_per_s: rows learned from a second. A tree looks at all training rows once.
+        predictor: the network and all around it; None for trees.
     """
 
     logits: Logits
@@ -43,6 +45,7 @@ class Trained:
     n_parameters: int
     seconds: float
     rows_per_s: float
+    predictor: Predictor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

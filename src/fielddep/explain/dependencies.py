@@ -5,65 +5,37 @@ Shape legend: R rows, S steps of refinement with the start (T + 1), F fields.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import torch
 
 from fielddep.bundle import Bundle
 from fielddep.data.encoded import EncodedTable
+from fielddep.data.vocabulary import MISSING
 from fielddep.errors import UserError
+from fielddep.explain.field_table import Array, Dependency, FieldDependencies, Leanings
 from fielddep.nn.mdl import MDL
+from fielddep.nn.refinement import Dependencies
 
-Array = npt.NDArray[np.float64]
+__all__ = [
+    "Dependency",
+    "Explanation",
+    "FieldDependencies",
+    "Leanings",
+    "dependency_model",
+    "explain_rows",
+    "global_dependencies",
+    "learns_dependencies",
+    "refined_blocks",
+    "value_texts",
+]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Dependency:
-    """One entry: how much `source` says about `dependent`."""
-
-    source: str
-    dependent: str
-    weight: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class FieldDependencies:
-    """A named m x m table; column j tells how field j is expressed by the others.
-
-    Attributes:
-        fields: names of rows and columns.
-        matrix_FF: coefficients; the diagonal carries no meaning.
-    """
-
-    fields: tuple[str, ...]
-    matrix_FF: Array
-
-    def strongest(self, n: int = 10) -> list[Dependency]:
-        """The entries of largest size, off the diagonal."""
-        size_FF = np.abs(self.matrix_FF)
-        np.fill_diagonal(size_FF, -1.0)
-        order = np.argsort(-size_FF, axis=None, kind="stable")[: min(n, size_FF.size - len(self.fields))]
-        return [
-            Dependency(source=self.fields[i], dependent=self.fields[j], weight=float(self.matrix_FF[i, j]))
-            for i, j in (divmod(int(flat), len(self.fields)) for flat in order)
-        ]
-
-    def normalized(self) -> Array:
-        """Entries divided by the largest off the diagonal, so that all lie in (-1, 1); the diagonal is zero."""
-        matrix_FF = self.matrix_FF.copy()
-        np.fill_diagonal(matrix_FF, 0.0)
-        scaled: Array = matrix_FF / max(float(np.abs(matrix_FF).max()), 1e-300)
-        return scaled
-
-    def to_frame(self) -> pl.DataFrame:
-        """One row a source, one column a dependent field; the first column is `(source)` if a field is `source`."""
-        first = "(source)" if "source" in self.fields else "source"
-        columns = {name: self.matrix_FF[:, j] for j, name in enumerate(self.fields)}
-        return pl.DataFrame({first: list(self.fields)}).hstack(pl.DataFrame(columns))
+BLOCK_ROWS = 1024
+"""Rows that are refined at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +65,14 @@ class Explanation:
         """mu(T)/lambda * W(T) of a row: what the network sees (times lambda with `dependency_scale = "raw"`)."""
         weight_F = self.mu_RSF[row, -1] / self.sparsity
         return FieldDependencies(fields=self.fields, matrix_FF=self.w_RSFF[row, -1] * weight_F)
+
+    def at_step(self, step: int, row: int = 0) -> FieldDependencies:
+        """W(t) of a row, not yet weighted by mu; step -1 is the last."""
+        return FieldDependencies(fields=self.fields, matrix_FF=self.w_RSFF[row, step])
+
+    def leanings(self, row: int = 0) -> Leanings:
+        """For every field of a row the one that it leans on most after the last step."""
+        return self.at_step(-1, row).leanings()
 
     def to_frame(self) -> pl.DataFrame:
         """One line a row, step and ordered pair of fields: row, step, source, dependent, w, mu, loss.
@@ -128,38 +108,65 @@ class Explanation:
 
 
 def global_dependencies(bundle: Bundle) -> FieldDependencies:
-    """W(0): the dependencies that the model starts from in every row."""
-    model = _mdl(bundle)
+    """W(0): the dependencies that the model starts from in every row.
+
+    Raises:
+        UserError: when the model learned no dependencies; so do all functions that refine rows.
+    """
+    model = dependency_model(bundle)
     matrix_FF = model.refinement.w0_FF.detach().cpu().double().numpy()
     return FieldDependencies(fields=bundle.encoder.schema.field_names, matrix_FF=matrix_FF)
 
 
 @torch.no_grad()
 def explain_rows(bundle: Bundle, rows: EncodedTable) -> Explanation:
-    """Refine the given rows and keep every step."""
-    model = _mdl(bundle)
+    """Refine the given rows and keep every step.
+
+    Meant for chosen rows: a row of m fields takes (T + 1) m (m + 2) numbers. `refined_blocks` gives the last step of
+    any number of rows.
+    """
+    model = dependency_model(bundle)
     sparsity = model.config.sparsity
-    device = next(model.parameters()).device
-    batch = rows.batch(slice(None)).to(device)
-    path = list(model.refinement.path(model.fields_of(model.embed(batch.ids_BF, batch.numbers_BN))))
-    values = bundle.encoder.decode(rows)
-    texts = values.select(pl.all().cast(pl.String).fill_null("<missing>"))
+    blocks = [list(model.refinement.path(e_BFD)) for e_BFD in _embedded(model, rows)]
     return Explanation(
         fields=bundle.encoder.schema.field_names,
-        values=texts,
-        w_RSFF=_stack([state.w_BFF for state in path]),
-        mu_RSF=_stack([state.mu_BF for state in path]),
-        loss_RSF=_stack([state.loss_BF(sparsity) for state in path]),
+        values=value_texts(bundle, rows),
+        w_RSFF=_stack([[state.w_BFF for state in path] for path in blocks]),
+        mu_RSF=_stack([[state.mu_BF for state in path] for path in blocks]),
+        loss_RSF=_stack([[state.loss_BF(sparsity) for state in path] for path in blocks]),
         sparsity=sparsity,
     )
 
 
-def _stack(steps: list[torch.Tensor]) -> Array:
-    stacked: Array = torch.stack(steps, dim=1).cpu().double().numpy()
-    return stacked
+@torch.no_grad()
+def refined_blocks(bundle: Bundle, rows: EncodedTable) -> Iterator[Dependencies]:
+    """W(T), mu(T) and squared residuals of the rows, some at a time, on the CPU."""
+    model = dependency_model(bundle)
+    for e_BFD in _embedded(model, rows):
+        last = model.refinement(e_BFD)
+        yield Dependencies(
+            w_BFF=last.w_BFF.cpu(), mu_BF=last.mu_BF.cpu(), squared_residuals_BF=last.squared_residuals_BF.cpu()
+        )
 
 
-def _mdl(bundle: Bundle) -> MDL:
+def value_texts(bundle: Bundle, rows: EncodedTable) -> pl.DataFrame:
+    """What rows hold, as text for labels; numbers with six digits, as more are noise of float32."""
+    values = bundle.encoder.decode(rows)
+    texts = [
+        pl.Series(column.name, [None if x is None else f"{x:.6g}" for x in column], dtype=pl.String)
+        if column.dtype.is_float()
+        else column.cast(pl.String)
+        for column in values
+    ]
+    return pl.DataFrame(texts).select(pl.all().fill_null(MISSING))
+
+
+def dependency_model(bundle: Bundle) -> MDL:
+    """The model of a bundle, ready to refine.
+
+    Raises:
+        UserError: when it learned no dependencies.
+    """
     model = bundle.model
     if not isinstance(model, MDL):
         raise UserError(
@@ -171,4 +178,22 @@ def _mdl(bundle: Bundle) -> MDL:
             "this model learned no field dependencies (model.dependencies = 'none'); train with "
             "model.dependencies = 'refined' to explain it"
         )
-    return model
+    return model.eval()
+
+
+def learns_dependencies(bundle: Bundle) -> bool:
+    """Whether `dependency_model` has a model to give."""
+    return isinstance(bundle.model, MDL) and bundle.model.config.dependencies != "none"
+
+
+def _embedded(model: MDL, rows: EncodedTable) -> Iterator[torch.Tensor]:
+    """Embedded fields (B, F, D) of the rows, block by block; of no rows one empty block."""
+    device = next(model.parameters()).device
+    for start in range(0, max(len(rows), 1), BLOCK_ROWS):
+        batch = rows.batch(slice(start, start + BLOCK_ROWS)).to(device)
+        yield model.fields_of(model.embed(batch.ids_BF, batch.numbers_BN))
+
+
+def _stack(blocks: list[list[torch.Tensor]]) -> Array:
+    stacked: Array = torch.cat([torch.stack(path, dim=1).cpu() for path in blocks]).double().numpy()
+    return stacked

@@ -1,16 +1,23 @@
-"""Drawing of explanations with Matplotlib (extra `plot`); the numbers come from elsewhere."""
+"""Heat maps of dependencies with Matplotlib (extra `plot`); the numbers come from elsewhere.
+
+Shape legend: F fields.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from fielddep.errors import MissingExtraError, UserError
+import numpy as np
+
 from fielddep.explain.dependencies import Explanation, FieldDependencies
-from fielddep.files import write_atomically
+from fielddep.explain.field_table import Array
+from fielddep.explain.groups import RowGroups
+from fielddep.explain.plot_canvas import named_value, short
+from fielddep.explain.plot_maps import HeatMap, draw_heat_maps
 
-MAX_LABEL = 24
+MAX_ROWS = 3
+"""Rows beside the model in one picture, as in the paper's case study."""
 
 
 def draw_dependencies(tables: Sequence[tuple[str, FieldDependencies, Sequence[str]]], path: Path) -> None:
@@ -20,56 +27,86 @@ def draw_dependencies(tables: Sequence[tuple[str, FieldDependencies, Sequence[st
         tables: title, numbers and column labels of every map; row labels are the field names.
         path: image file; its suffix says the format.
     """
-    figure_class = _figure_class()
-    suffix = path.suffix.lstrip(".").lower() or "png"
-    n_fields = len(tables[0][1].fields)
-    side = max(3.2, 0.36 * n_fields + 1.2)
-    figure = figure_class(figsize=((side + 0.6) * len(tables) + 1.4, side + 1.6), layout="constrained")
-    formats = sorted(figure.canvas.get_supported_filetypes())
-    if suffix not in formats:
-        raise UserError(f"cannot draw {path}: expected an image file such as .png, one of {', '.join(formats)}")
-    axes = figure.subplots(1, len(tables), squeeze=False)[0]
-    for axis, (title, table, labels) in zip(axes, tables, strict=True):
-        image = axis.imshow(table.normalized(), cmap="RdBu_r", vmin=-1, vmax=1)
-        axis.set_title(_literal(title))
-        axis.set_xticks(range(n_fields), [_short(label) for label in labels], rotation=90)
-        axis.set_yticks(range(n_fields), [_short(name) for name in table.fields])
-        axis.set_xlabel("explained field")
-    axes[0].set_ylabel("explaining field")
-    for axis in axes[1:]:
-        axis.set_yticklabels([])
-    figure.colorbar(image, ax=list(axes), shrink=0.8, label="dependency, largest = 1")
-    write_atomically(path, lambda p: figure.savefig(p, dpi=130, format=suffix, bbox_inches="tight"))
+    maps = [
+        HeatMap(title=title, values_FF=table.normalized(), fields=table.fields, labels=[short(text) for text in labels])
+        for title, table, labels in tables
+    ]
+    draw_heat_maps(maps, path)
+
+
+def draw_rows(
+    model: FieldDependencies, explanation: Explanation, path: Path, *, rows: Sequence[int], numbers: Sequence[int]
+) -> None:
+    """W(0) of the model beside mu(T) * W(T) of some rows, labelled with their values, as in the paper's case study.
+
+    Args:
+        model: W(0).
+        explanation: refined rows.
+        path: image file.
+        rows: positions in `explanation`.
+        numbers: what the rows are called, in the same order.
+    """
+    maps = [HeatMap(title="whole model, W(0)", values_FF=model.normalized(), fields=model.fields)]
+    for row, number in zip(rows, numbers, strict=True):
+        title = f"row {number}, mu(T) W(T)"
+        values_FF = explanation.refined(row).normalized()
+        maps.append(
+            HeatMap(title=title, values_FF=values_FF, fields=model.fields, labels=value_labels(explanation, row))
+        )
+    draw_heat_maps(maps, path)
 
 
 def draw_explanation(model: FieldDependencies, explanation: Explanation, path: Path, *, row: int = 0) -> None:
     """W(0) of the model beside mu(T) * W(T) of one row, labelled with the row's values."""
+    draw_rows(model, explanation, path, rows=[row], numbers=[row])
+
+
+def draw_steps(explanation: Explanation, path: Path, *, row: int = 0, number: int | None = None) -> None:
+    """W(0), W(1), ... W(T) of a row on one scale, and below what each step changed since W(0), on another."""
+    w_SFF = _off_diagonal(explanation.w_RSFF[row])
+    change_SFF = w_SFF[1:] - w_SFF[0]
+    losses = explanation.loss_RSF[row].sum(axis=1)
+    labels = value_labels(explanation, row)
+    maps = [
+        HeatMap(title=f"W({t}), loss {losses[t]:.4g}", values_FF=w_FF, fields=explanation.fields, labels=labels)
+        for t, w_FF in enumerate(w_SFF / _largest(w_SFF))
+    ]
+    maps += [
+        HeatMap(title=f"W({t}) - W(0)", values_FF=change_FF, fields=explanation.fields, labels=labels)
+        for t, change_FF in enumerate(change_SFF / _largest(change_SFF), start=1)
+    ]
+    changed = f"; below, what changed: at most {_largest(change_SFF):.2g}" if len(change_SFF) else ""
+    name = row if number is None else number
+    title = f"Row {name}, step by step: the largest entry is {_largest(w_SFF):.2g}{changed}"
+    draw_heat_maps(maps, path, title=title, n_columns=len(w_SFF))
+
+
+def draw_groups(groups: RowGroups, path: Path) -> None:
+    """Mean mu(T) * W(T) of all rows, and how that of every group differs from it, on one scale."""
+    contrasts = np.stack([_off_diagonal(group.contrast.matrix_FF) for group in groups.groups])
+    first = groups.groups[0]
+    mean = FieldDependencies(fields=first.pattern.fields, matrix_FF=first.pattern.matrix_FF - first.contrast.matrix_FF)
+    maps = [HeatMap(title="all rows, mean mu(T) W(T)", values_FF=mean.normalized(), fields=mean.fields)]
+    for number, (group, contrast_FF) in enumerate(zip(groups.groups, contrasts / _largest(contrasts), strict=True)):
+        title = f"group {number}: {group.n_rows:,} rows, {group.share:.0%}"
+        maps.append(HeatMap(title=title, values_FF=contrast_FF, fields=mean.fields))
+    share = _largest(contrasts) / _largest(_off_diagonal(mean.matrix_FF))
+    title = f"Groups of rows, and what sets each apart: differences of at most {share:.2%} of the largest entry"
+    draw_heat_maps(maps, path, title=title)
+
+
+def value_labels(explanation: Explanation, row: int) -> list[str]:
+    """The label `field: value` of every field of a row."""
     values = explanation.values.row(row)
-    labels = [f"{name}: {value}" for name, value in zip(explanation.fields, values, strict=True)]
-    draw_dependencies(
-        [("whole model, W(0)", model, model.fields), ("this row, mu(T) W(T)", explanation.refined(row), labels)], path
-    )
+    return [named_value(name, str(value)) for name, value in zip(explanation.fields, values, strict=True)]
 
 
-def _short(label: str) -> str:
-    return _literal(label if len(label) <= MAX_LABEL else label[: MAX_LABEL - 1] + "…")
+def _off_diagonal(values: Array) -> Array:
+    """Tables with zeros on the diagonal, which carries no meaning."""
+    off: Array = values * (1.0 - np.eye(values.shape[-1]))
+    return off
 
 
-def _literal(text: str) -> str:
-    """Text that Matplotlib does not take for a formula, which it would refuse where it is none."""
-    return text.replace("$", r"\$")
-
-
-def _figure_class() -> Any:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("drawing needs Matplotlib; pip install 'fielddep[plot]'") from None
-
-    def build(**settings: Any) -> Any:
-        figure = Figure(**settings)
-        FigureCanvasAgg(figure)
-        return figure
-
-    return build
+def _largest(values: Array) -> float:
+    """Size of the largest entry, never zero, to divide by."""
+    return max(float(np.abs(values).max(initial=0.0)), 1e-300)

@@ -10,8 +10,19 @@ import pytest
 import torch
 
 from fielddep.bundle import Bundle
+from fielddep.config import Config
 from fielddep.errors import UserError
-from fielddep.explain.dependencies import Dependency, Explanation, FieldDependencies, explain_rows, global_dependencies
+from fielddep.explain import dependencies
+from fielddep.explain.dependencies import (
+    Dependency,
+    Explanation,
+    FieldDependencies,
+    explain_rows,
+    global_dependencies,
+    learns_dependencies,
+    refined_blocks,
+    value_texts,
+)
 from fielddep.fitting import fit_table
 from tests.conftest import quick_config, small_frame
 
@@ -154,3 +165,68 @@ def test_explaining_does_not_depend_on_the_other_rows(bundle):
     alone = explain_rows(bundle, rows.take(torch.tensor([7])))
     np.testing.assert_allclose(alone.w_RSFF[0], whole.w_RSFF[7], atol=1e-6)
     np.testing.assert_allclose(alone.mu_RSF[0], whole.mu_RSF[7], atol=1e-5)
+
+
+# --- many rows ------------------------------------------------------------------------------------------------
+
+
+def test_blocks_change_nothing(bundle, monkeypatch):
+    rows = bundle.encoder.encode(FRAME)
+    whole = explain_rows(bundle, rows)
+    monkeypatch.setattr(dependencies, "BLOCK_ROWS", 7)
+    cut = explain_rows(bundle, rows)
+    np.testing.assert_allclose(cut.w_RSFF, whole.w_RSFF, atol=1e-6)
+    np.testing.assert_allclose(cut.mu_RSF, whole.mu_RSF, atol=1e-5)
+    np.testing.assert_allclose(cut.loss_RSF, whole.loss_RSF, atol=1e-6)
+    blocks = list(refined_blocks(bundle, rows))
+    assert [len(block.mu_BF) for block in blocks] == [7] * 28 + [4]
+    np.testing.assert_allclose(torch.cat([b.w_BFF for b in blocks]).numpy(), whole.w_RSFF[:, -1], atol=1e-5)
+    np.testing.assert_allclose(torch.cat([b.mu_BF for b in blocks]).numpy(), whole.mu_RSF[:, -1], atol=1e-4)
+    losses = torch.cat([block.loss_BF(whole.sparsity) for block in blocks]).numpy()
+    np.testing.assert_allclose(losses, whole.loss_RSF[:, -1], atol=1e-6)
+
+
+# --- leaning --------------------------------------------------------------------------------------------------
+
+
+def test_each_field_leans_on_the_largest_of_its_column():
+    leanings = TABLE.leanings()
+    assert leanings.entries == (
+        Dependency(source="c", dependent="a", weight=0.2),
+        Dependency(source="a", dependent="b", weight=0.5),
+        Dependency(source="a", dependent="c", weight=-2.0),
+    )
+    assert leanings.to_frame().rows() == [("a", "c", 0.2), ("b", "a", 0.5), ("c", "a", -2.0)]
+    assert leanings.to_frame().columns == ["field", "leans_on", "weight"]
+    assert TABLE.matrix_FF[0, 0] == -1.0
+
+
+def test_leanings_of_a_row_are_those_of_its_last_step(explanation):
+    for row in range(5):
+        last = explanation.at_step(-1, row)
+        np.testing.assert_array_equal(last.matrix_FF, explanation.w_RSFF[row, -1])
+        assert explanation.leanings(row) == last.leanings()
+        for j, entry in enumerate(explanation.leanings(row).entries):
+            sizes = {i: abs(explanation.w_RSFF[row, -1, i, j]) for i in range(3) if i != j}
+            assert entry.source == explanation.fields[max(sizes, key=lambda i: sizes[i])]
+            assert entry.dependent == explanation.fields[j]
+
+
+# --- values ---------------------------------------------------------------------------------------------------
+
+
+def test_numbers_are_told_without_the_noise_of_float32(bundle):
+    rows = FRAME.head(3).with_columns(size=pl.Series([0.1, -1.25, None]))
+    texts = value_texts(bundle, bundle.encoder.encode(rows))["size"].to_list()
+    assert texts[:2] == ["0.1", "-1.25"]
+    assert float(texts[2]) == pytest.approx(bundle.encoder.coders[2].coding.mean, rel=1e-5)
+
+
+def test_who_learns_dependencies(bundle):
+    assert learns_dependencies(bundle)
+    assert not learns_dependencies(fit(model__dependencies="none"))
+    fm = fit_table(FRAME, Config().replace({"data.target": "good", "model.name": "fm", "train.max_epochs": 1}))
+    other = Bundle(config=fm.config, encoder=fm.encoder, model=fm.model)
+    assert not learns_dependencies(other)
+    with pytest.raises(UserError, match="only the model mdl learns field dependencies; given a model fm"):
+        global_dependencies(other)

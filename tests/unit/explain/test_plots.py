@@ -1,30 +1,86 @@
-"""Drawing: an image is written, whole, or the extra to install is named."""
+"""Drawing: what stands in a picture, that labels do not overlap, and that a file is written whole."""
 
 from __future__ import annotations
 
 import struct
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from fielddep.errors import MissingExtraError, UserError
+from fielddep.explain import plot_bars, plot_canvas, plot_lines, plots
+from fielddep.explain.curves import CalibrationCurve, ScoreDistribution, learning_curve
 from fielddep.explain.dependencies import Explanation, FieldDependencies
-from fielddep.explain.plots import draw_dependencies, draw_explanation
+from fielddep.explain.groups import RowGroup, RowGroups
+from fielddep.explain.hiding import Effects
+from fielddep.explain.importance import FieldImportance
+from fielddep.explain.plot_canvas import Canvas, named_value, short
+from fielddep.training.history import Evaluation
 
 MODEL = FieldDependencies(
     fields=("user", "a very long field name indeed", "item"), matrix_FF=np.arange(9.0).reshape(3, 3)
 )
-EXPLANATION = Explanation(
-    fields=MODEL.fields,
-    values=pl.DataFrame({"user": ["ann", "bob"], MODEL.fields[1]: ["$x_{$", "é" * 100], "item": ["<missing>", "3"]}),
-    w_RSFF=np.random.default_rng(0).normal(size=(2, 2, 3, 3)),
-    mu_RSF=np.full((2, 2, 3), 1.0),
-    loss_RSF=np.zeros((2, 2, 3)),
-    sparsity=3.0,
-)
+
+
+def explanation(n_fields: int, n_rows: int = 2, n_steps: int = 3) -> Explanation:
+    rng = np.random.default_rng(0)
+    names = tuple(f"a_long_name_of_field_number_{f}" for f in range(n_fields))
+    values = pl.DataFrame(
+        {name: [f"value number {f} of row {r}" for r in range(n_rows)] for f, name in enumerate(names)}
+    )
+    mu = rng.random((n_rows, n_steps, n_fields))
+    return Explanation(
+        fields=names,
+        values=values,
+        w_RSFF=rng.normal(size=(n_rows, n_steps, n_fields, n_fields)),
+        mu_RSF=3 * mu / mu.sum(axis=2, keepdims=True),
+        loss_RSF=rng.random((n_rows, n_steps, n_fields)),
+        sparsity=3.0,
+    )
+
+
+def importance(n_fields: int) -> FieldImportance:
+    worse = {"logloss": np.linspace(0.2, -0.01, n_fields)[::-1, None] + [[0.0, 0.01]], "auc": np.ones((n_fields, 2))}
+    return FieldImportance(
+        method="permutation",
+        names=tuple(f"field {f}" for f in range(n_fields)),
+        n_rows=1000,
+        base={"logloss": 0.5, "auc": 0.8},
+        worse_FP=worse,
+    )
+
+
+def effects(n_fields: int, classes: tuple[object, ...] = ("yes", "yes")) -> Effects:
+    names = tuple(f"field {f}" for f in range(n_fields))
+    without = np.linspace(0.1, 0.9, 2 * n_fields).reshape(2, n_fields)
+    return Effects(
+        names=names,
+        values=pl.DataFrame({name: ["$x_{$", "b"] for name in names}),
+        classes=classes,
+        prediction_R=np.array([0.4, 0.5]),
+        without_RF=without,
+        logit_R=None,
+        logit_without_RF=None,
+    )
+
+
+@pytest.fixture
+def pictures(monkeypatch: pytest.MonkeyPatch) -> list[Canvas]:
+    """All canvases drawn in a test, complete."""
+    pytest.importorskip("matplotlib")
+    drawn: list[Canvas] = []
+    leave = Canvas.__exit__
+
+    def keep(self: Canvas, *error: Any) -> None:
+        leave(self, *error)
+        drawn.append(self)
+
+    monkeypatch.setattr(Canvas, "__exit__", keep)
+    return drawn
 
 
 def png_size(path: Path) -> tuple[int, int]:
@@ -35,36 +91,274 @@ def png_size(path: Path) -> tuple[int, int]:
     return width, height
 
 
-def test_heat_maps_side_by_side(tmp_path: Path):
-    pytest.importorskip("matplotlib")
-    draw_dependencies([("one", MODEL, MODEL.fields)], tmp_path / "one.png")
-    draw_explanation(MODEL, EXPLANATION, tmp_path / "two.png", row=1)
-    (one, height), (two, _) = png_size(tmp_path / "one.png"), png_size(tmp_path / "two.png")
-    assert one > 300 and height > 300
-    assert two > 1.5 * one
+def texts(labels: Any) -> list[str]:
+    return [label.get_text() for label in labels]
+
+
+def assert_apart(labels: list[Any]) -> None:
+    """No two of these texts touch."""
+    labels[0].figure.canvas.draw()  # saving leaves texts where they stood in the file's own resolution
+    boxes = [label.get_window_extent() for label in labels if label.get_text()]
+    for position, box in enumerate(boxes):
+        touched = [other for other in boxes[position + 1 :] if box.overlaps(other)]
+        assert not touched, labels[position]
+
+
+# --- heat maps ------------------------------------------------------------------------------------------------
+
+
+def test_the_model_beside_rows_with_their_values(pictures, tmp_path: Path):
+    rows = explanation(4)
+    model = FieldDependencies(fields=rows.fields, matrix_FF=rows.w_RSFF[0, 0])
+    plots.draw_rows(model, rows, tmp_path / "rows.png", rows=[0, 1], numbers=[7, 12])
+    axes = pictures[0].axes.ravel()
+    assert [axis.get_title(loc="left") for axis in axes] == [
+        "whole model, W(0)",
+        "row 7, mu(T) W(T)",
+        "row 12, mu(T) W(T)",
+    ]
+    for axis, values in zip(
+        axes, [model.normalized(), rows.refined(0).normalized(), rows.refined(1).normalized()], strict=True
+    ):
+        shown = axis.images[0].get_array()
+        np.testing.assert_array_equal(shown.filled(0.0), values)
+        assert shown.mask.tolist() == np.eye(4, dtype=bool).tolist()
+        assert axis.images[0].get_clim() == (-1, 1)
+    assert texts(axes[0].get_xticklabels()) == [short(name) for name in rows.fields]
+    assert texts(axes[2].get_xticklabels()) == [
+        named_value(name, f"value number {f} of row 1") for f, name in enumerate(rows.fields)
+    ]
+    assert texts(axes[0].get_yticklabels()) == [short(name) for name in rows.fields]
+
+
+@pytest.mark.parametrize("n_fields", [2, 5, 40])
+def test_labels_of_heat_maps_do_not_overlap(pictures, tmp_path: Path, n_fields):
+    rows = explanation(n_fields, n_rows=3)
+    model = FieldDependencies(fields=rows.fields, matrix_FF=rows.w_RSFF[0, 0])
+    plots.draw_rows(model, rows, tmp_path / "rows.png", rows=[0, 1, 2], numbers=[0, 1, 2])
+    axes = pictures[0].axes.ravel()
+    every = [text for axis in axes for text in (*axis.get_xticklabels(), *axis.get_yticklabels())]
+    assert_apart([*every, *(axis._left_title for axis in axes), *(axis.xaxis.label for axis in axes)])
+
+
+def test_steps_and_what_they_changed(pictures, tmp_path: Path):
+    rows = explanation(3)
+    plots.draw_steps(rows, tmp_path / "steps.png", row=1, number=9)
+    axes = [axis for axis in pictures[0].axes.ravel() if axis.images]
+    losses = rows.loss_RSF[1].sum(axis=1)
+    titles = [*(f"W({t}), loss {losses[t]:.4g}" for t in range(3)), "W(1) - W(0)", "W(2) - W(0)"]
+    assert [axis.get_title(loc="left") for axis in axes] == titles
+    off = 1 - np.eye(3)
+    w = rows.w_RSFF[1] * off
+    change = w[1:] - w[0]
+    expected = [*(w / np.abs(w).max()), *(change / np.abs(change).max())]
+    for axis, values in zip(axes, expected, strict=True):
+        np.testing.assert_allclose(axis.images[0].get_array().filled(0.0), values, atol=1e-12)
+    assert pictures[0].figure._suptitle.get_text().startswith("Row 9, step by step")
+
+
+def test_a_path_without_steps(pictures, tmp_path: Path):
+    plots.draw_steps(explanation(3, n_steps=1), tmp_path / "steps.png")
+    assert [axis.get_title(loc="left")[:4] for axis in pictures[0].axes.ravel()] == ["W(0)"]
+    plot_lines.draw_weights(explanation(3, n_steps=1), tmp_path / "mu.png")
+    assert min(png_size(tmp_path / "mu.png")) > 100
+
+
+def test_groups_and_what_sets_them_apart(pictures, tmp_path: Path):
+    mean = np.array([[0.0, 0.4], [0.2, 0.0]])
+    contrasts = [np.array([[0.0, 0.1], [0.0, 0.0]]), np.array([[0.0, -0.2], [0.05, 0.0]])]
+    groups = tuple(
+        RowGroup(
+            n_rows=n_rows,
+            share=n_rows / 100,
+            pattern=FieldDependencies(fields=("a", "b"), matrix_FF=mean + contrast),
+            contrast=FieldDependencies(fields=("a", "b"), matrix_FF=contrast),
+            values=(),
+            prediction={"prediction": 1.0},
+            target=None,
+        )
+        for n_rows, contrast in zip((60, 40), contrasts, strict=True)
+    )
+    plots.draw_groups(RowGroups(groups=groups, group_R=np.zeros(100, dtype=np.int64)), tmp_path / "groups.png")
+    axes = pictures[0].axes.ravel()
+    assert [axis.get_title(loc="left") for axis in axes[1:]] == ["group 0: 60 rows, 60%", "group 1: 40 rows, 40%"]
+    np.testing.assert_allclose(axes[0].images[0].get_array().filled(0), mean / 0.4)
+    for axis, contrast in zip(axes[1:], contrasts, strict=True):
+        np.testing.assert_allclose(axis.images[0].get_array().filled(0), contrast / 0.2)
+    assert "at most 50.00% of the largest entry" in pictures[0].figure._suptitle.get_text()
+
+
+def test_numbers_stand_in_the_cells_of_small_maps_only(pictures, tmp_path: Path):
+    small = FieldDependencies(fields=("a", "b"), matrix_FF=np.array([[-1.0, 0.5], [-0.25, -1.0]]))
+    plots.draw_dependencies([("one", small, small.fields)], tmp_path / "small.png")
+    assert texts(pictures[0].axes[0][0].texts) == ["+1.00", "-0.50"]
+    large = FieldDependencies(fields=tuple("abcdefghij"), matrix_FF=np.eye(10))
+    plots.draw_dependencies([("one", large, large.fields)], tmp_path / "large.png")
+    assert not pictures[1].axes[0][0].texts
+
+
+# --- bars -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_fields", [3, 40, 55])
+def test_importance_bars(pictures, tmp_path: Path, n_fields):
+    found = importance(n_fields)
+    plot_bars.draw_importance(found, tmp_path / "bars.png")
+    left, right = pictures[0].axes[0]
+    shown = found.ranked()[:40]
+    assert texts(left.get_yticklabels()) == shown
+    assert_apart(left.get_yticklabels())
+    positions = [found.names.index(name) for name in shown]
+    np.testing.assert_allclose([bar.get_width() for bar in left.patches], found.mean_F("logloss")[positions])
+    np.testing.assert_allclose([bar.get_width() for bar in right.patches], found.mean_F("auc")[positions])
+    assert left.get_xlabel() == "rise of logloss (as it is: 0.5)"
+    assert right.get_xlabel() == "fall of AUC (as it is: 0.8)"
+    assert ("15 less important fields not shown" in pictures[0].figure._suptitle.get_text()) == (n_fields == 55)
+
+
+def test_effects_of_a_row(pictures, tmp_path: Path):
+    plot_bars.draw_effects(effects(4), tmp_path / "effects.png", row=1, number=12)
+    axis = pictures[0].axes[0][0]
+    effect = effects(4).effect_RF[1]
+    order = np.argsort(-np.abs(effect))
+    np.testing.assert_allclose([bar.get_width() for bar in axis.patches], effect[order])
+    assert texts(axis.get_yticklabels()) == [f"field {f}: b" for f in order]
+    assert pictures[0].figure._suptitle.get_text() == "Row 12, predicted probability of yes: 0.5"
+    plot_bars.draw_effects(effects(4, classes=()), tmp_path / "effects.png")
+    assert pictures[1].figure._suptitle.get_text() == "Row 0, predicted value: 0.4"
+    assert texts(pictures[1].axes[0][0].get_yticklabels())[0].endswith(r": \$x_{\$")
+
+
+# --- lines ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_fields", [2, 10, 40])
+def test_weights_over_the_steps(pictures, tmp_path: Path, n_fields):
+    rows = explanation(n_fields)
+    plot_lines.draw_weights(rows, tmp_path / "mu.png", row=1, number=5)
+    axis = pictures[0].axes[0][0]
+    share = rows.mu_RSF[1] / 3.0
+    drawn = sorted(line.get_ydata().tolist() for line in axis.lines if len(line.get_ydata()) == 3)
+    assert drawn == sorted(share.T.tolist())
+    assert len(axis.texts) == min(n_fields, 10)
+    assert_apart(axis.texts)
+    moved = set(np.argsort(-np.abs(share[-1] - share[0]))[:10].tolist())
+    names = {" " + named_value(rows.fields[f], f"value number {f} of row 1") for f in moved}
+    assert set(texts(axis.texts)) == names
+    assert (axis.get_title(loc="left") == "grey: 30 fields that moved less") == (n_fields == 40)
+
+
+def evaluations(names: tuple[str, ...]) -> list[Evaluation]:
+    return [
+        Evaluation(
+            step=s,
+            epoch=s / 2,
+            lr=0.1,
+            train_loss=1 / s,
+            validation={**dict.fromkeys(names, 0.5 + 0.1 * abs(s - 3)), "loss": 0.5},
+            best=s == 3,
+            seconds=1.0,
+        )
+        for s in range(1, 5)
+    ]
+
+
+def test_learning_curves(pictures, tmp_path: Path):
+    plot_lines.draw_learning(
+        learning_curve(evaluations(("auc", "calibration_error", "logloss"))), tmp_path / "learning.png"
+    )
+    loss, area = pictures[0].axes[0]
+    assert (loss.get_title(loc="left"), area.get_title(loc="left")) == ("logloss", "AUC")
+    assert texts(loss.get_legend().texts) == ["training", "validation", "kept: 0.5000"]
+    assert texts(area.get_legend().texts) == ["validation", "kept: 0.5000"]
+    assert loss.lines[0].get_ydata().tolist() == [1, 1 / 2, 1 / 3, 1 / 4]
+    assert loss.lines[2].get_xdata().tolist() == [1.5]
+    plot_lines.draw_learning(learning_curve(evaluations(("mae", "mse"))), tmp_path / "learning.png")
+    assert [axis.get_title(loc="left") for axis in pictures[1].axes[0]] == ["MSE", "MAE"]
+
+
+def test_calibration(pictures, tmp_path: Path):
+    curve = CalibrationCurve(
+        task="multiclass",
+        predicted_N=np.array([0.1, 0.5]),
+        observed_N=np.array([0.2, 0.4]),
+        low_N=np.array([0.15, 0.3]),
+        high_N=np.array([0.3, 0.5]),
+        weight_N=np.array([10.0, 10.0]),
+    )
+    plot_lines.draw_calibration(curve, tmp_path / "calibration.png")
+    axis = pictures[0].axes[0][0]
+    assert axis.get_title(loc="left") == "mean distance from the dashed line: 0.1"
+    assert axis.get_xlabel() == "probability of the likeliest class"
+    assert axis.lines[1].get_xydata().tolist() == [[0.1, 0.2], [0.5, 0.4]]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 14])
+def test_scores_by_class(pictures, tmp_path: Path, n_classes):
+    weights = np.arange(1.0, n_classes + 1)[:, None] * np.ones((1, 4))
+    spread = ScoreDistribution(
+        classes=tuple(f"class {c}" for c in range(n_classes)), edges=np.linspace(0, 1, 5), weight_CN=weights
+    )
+    plot_lines.draw_scores(spread, tmp_path / "scores.png")
+    axis = pictures[0].axes[0][0]
+    shown = range(max(0, n_classes - 10), n_classes)
+    assert texts(axis.get_legend().texts) == [f"class {c} ({4 * (c + 1)} rows)" for c in shown]
+    meant = "class 1" if n_classes == 2 else "the row's own class"
+    assert axis.get_xlabel() == f"predicted probability of {meant}"
+    assert ("4 smaller classes not shown" in pictures[0].figure._suptitle.get_text()) == (n_classes == 14)
+
+
+# --- labels and files -----------------------------------------------------------------------------------------
+
+
+def test_long_labels_lose_their_middle():
+    assert short("short") == "short"
+    assert short("a" * 20 + "b" * 20) == "a" * 13 + "…" + "b" * 12
+    assert short("two\nlines  here") == "two lines here"
+    assert short("$5") == r"\$5"
+    assert named_value("colour", "red") == "colour: red"
+    assert len(named_value("n" * 50, "v" * 50)) == plot_canvas.MAX_LABEL
+    assert named_value("n" * 50, "red") == "n" * 10 + "…" + "n" * 10 + ": red"
+    assert named_value("hour", "v" * 50) == "hour: " + "v" * 10 + "…" + "v" * 9
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("PNG", b"\x89PNG")])
 def test_suffix_says_the_format(tmp_path: Path, suffix, start):
     pytest.importorskip("matplotlib")
     path = tmp_path / f"map.{suffix}"
-    draw_dependencies([("one", MODEL, MODEL.fields)], path)
+    plots.draw_dependencies([("one", MODEL, MODEL.fields)], path)
     assert path.read_bytes().startswith(start)
 
 
 def test_strange_texts_are_drawn_as_they_are(tmp_path: Path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "row.png"
-    draw_explanation(MODEL, EXPLANATION, path, row=0)
     odd = FieldDependencies(fields=("$\\frac{$", "b$"), matrix_FF=-np.eye(2))
-    draw_dependencies([("$100 $ and _{$", odd, odd.fields)], path)
+    plots.draw_dependencies([("$100 $ and _{$", odd, odd.fields)], path)
     assert min(png_size(path)) > 100
+
+
+def test_pictures_are_white_and_leave_the_users_style_alone(pictures, tmp_path: Path):
+    import matplotlib
+
+    with matplotlib.rc_context({"figure.facecolor": "black", "savefig.facecolor": "black", "font.size": 30}):
+        plots.draw_dependencies([("one", MODEL, MODEL.fields)], tmp_path / "map.png")
+        assert matplotlib.rcParams["font.size"] == 30
+    assert pictures[0].figure.get_facecolor() == (1.0, 1.0, 1.0, 1.0)
+    assert "matplotlib.pyplot" not in sys.modules
 
 
 def test_an_unknown_format_is_a_users_error(tmp_path: Path):
     pytest.importorskip("matplotlib")
     with pytest.raises(UserError, match=r"cannot draw .*map\.xyz: expected an image file such as \.png"):
-        draw_dependencies([("one", MODEL, MODEL.fields)], tmp_path / "map.xyz")
+        plots.draw_dependencies([("one", MODEL, MODEL.fields)], tmp_path / "map.xyz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_drawing_that_fails_leaves_no_file(tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(ZeroDivisionError), Canvas(tmp_path / "x.png", width=2, height=2):
+        _ = 1 / 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -72,5 +366,5 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch):
     for name in ("matplotlib", "matplotlib.figure", "matplotlib.backends.backend_agg"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"pip install 'fielddep\[plot\]'"):
-        draw_dependencies([("one", MODEL, MODEL.fields)], tmp_path / "map.png")
+        plots.draw_dependencies([("one", MODEL, MODEL.fields)], tmp_path / "map.png")
     assert list(tmp_path.iterdir()) == []

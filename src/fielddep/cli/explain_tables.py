@@ -1,0 +1,142 @@
+"""What `fielddep explain` prints: short tables of the numbers that it also writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fielddep.cli.console import console, print_table, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fielddep.explain.field_table import Dependency, FieldDependencies
+    from fielddep.explain.groups import RowGroup, RowGroups
+    from fielddep.explain.importance import FieldImportance
+    from fielddep.explain.neighbours import NearestValues
+    from fielddep.explain.overview import RowsOverview, TableOverview
+
+N_STRONGEST = 10
+MAX_PRINTED = 5
+"""Rows that are printed; all are written."""
+MAX_FIELDS = 20
+"""Fields of a row or of importance that are printed."""
+CELL_WIDTH = 8
+"""Characters of a cell of the whole table, with the space between cells."""
+METRIC_NAMES = {"auc": "AUC", "mse": "MSE", "mae": "MAE"}
+
+
+def print_model(model: FieldDependencies) -> None:
+    """The strongest entries of W(0) and, where it fits the terminal, all of it."""
+    rows = [[entry.dependent, entry.source, f"{entry.weight:+.4f}"] for entry in model.strongest(N_STRONGEST)]
+    title = "strongest dependencies of the model, W(0)"
+    print_table(["field", "depends on", "weight"], rows, title=title, texts=("depends on",))
+    if CELL_WIDTH * (len(model.fields) + 2) > console().width:
+        return
+    rows = [
+        [name[: 2 * CELL_WIDTH], *("·" if i == j else f"{w:+.2f}" for j, w in enumerate(weights))]
+        for i, (name, weights) in enumerate(zip(model.fields, model.normalized(), strict=True))
+    ]
+    header = ["", *(name[: CELL_WIDTH - 3] for name in model.fields)]
+    print_table(header, rows, title="W(0), largest entry = 1: each column expresses its field by the others")
+
+
+def print_nearest(found: Sequence[NearestValues]) -> None:
+    """The nearest values of each value asked for."""
+    for near in found:
+        rows = [
+            [value, f"{similarity:+.3f}", f"{count:,}"]
+            for value, similarity, count in zip(near.values, near.similarities, near.counts, strict=True)
+        ]
+        title = f"{near.field}: values most like {near.value} ({near.count:,} rows in training)"
+        print_table(["value", "cosine", "rows"], rows, title=title)
+
+
+def print_rows(overview: RowsOverview) -> None:
+    """One table a row: what each field does to the prediction, its weight, and on whom it leans."""
+    for row, number in list(enumerate(overview.numbers))[:MAX_PRINTED]:
+        _print_row(overview, row, number)
+    if len(overview.numbers) > MAX_PRINTED:
+        say(f"{len(overview.numbers) - MAX_PRINTED} more rows are not printed; --out writes them all")
+
+
+def print_overview(found: TableOverview) -> None:
+    """Importance of the fields, calibration, and the groups of rows."""
+    if found.importance is not None and found.hiding is not None:
+        _print_importance(found.importance, found.hiding)
+    if found.calibration is not None:
+        console().print(f"mean distance of prediction and truth (calibration): {found.calibration.gap:.4g}\n")
+    if found.groups is not None:
+        _print_groups(found.groups)
+
+
+def _print_row(overview: RowsOverview, row: int, number: int) -> None:
+    effects, explanation = overview.effects, overview.explanation
+    effect_F = effects.effect_RF[row]
+    order = sorted(range(len(effects.names)), key=lambda f: -abs(effect_F[f]))[:MAX_FIELDS]
+    lines = [[effects.names[f], effects.values[effects.names[f]][row], f"{effect_F[f]:+.4f}"] for f in order]
+    header = ["field", "value", "effect"]
+    if explanation is not None:
+        header += ["mu / lambda", "leans on"]
+        leanings = explanation.leanings(row).entries
+        for line, f in zip(lines, order, strict=True):
+            line += [f"{explanation.mu_RSF[row, -1, f] / explanation.sparsity:.4f}", _leaning_text(leanings[f])]
+    what = f"probability of {effects.classes[row]}" if effects.classes else "value"
+    title = f"row {number}: predicted {what} {effects.prediction_R[row]:.4f}"
+    print_table(header, lines, title=title, texts=("value", "leans on"))
+    if overview.refinement is not None and explanation is not None:
+        losses = explanation.loss_RSF[row].sum(axis=1)
+        effect = overview.refinement.effect_RF[row, 0]
+        console().print(
+            f"refinement: dependency loss {losses[0]:.4g} -> {losses[-1]:.4g}, effect on the prediction {effect:+.4f}\n"
+        )
+
+
+def _leaning_text(entry: Dependency) -> str:
+    return f"{entry.source} {entry.weight:+.3f}"
+
+
+def _print_importance(importance: FieldImportance, hiding: FieldImportance) -> None:
+    metrics = importance.metrics
+    names = [METRIC_NAMES.get(metric, metric) for metric in metrics]
+    ranked = [*importance.ranked(), *(name for name in hiding.names if name not in importance.names)]
+    rows = []
+    for name in ranked[:MAX_FIELDS]:
+        cells = [_shuffled(importance, metric, name) for metric in metrics]
+        cells += [f"{hiding.mean_F(metric)[hiding.names.index(name)]:+.4f}" for metric in metrics]
+        rows.append([name, *cells])
+    header = ["field", *(f"{name}, shuffled" for name in names), *(f"{name}, hidden" for name in names)]
+    base = ", ".join(f"{name} {importance.base[metric]:.4f}" for name, metric in zip(names, metrics, strict=True))
+    print_table(header, rows, title=f"how much worse without a field ({base} with all, {importance.n_rows:,} rows)")
+
+
+def _shuffled(importance: FieldImportance, metric: str, name: str) -> str:
+    if name not in importance.names:
+        return "-"
+    position = importance.names.index(name)
+    return f"{importance.mean_F(metric)[position]:+.4f} ± {importance.std_F(metric)[position]:.4f}"
+
+
+def _print_groups(groups: RowGroups) -> None:
+    rows = [
+        [
+            str(number),
+            f"{group.n_rows:,}",
+            _means_text(group.prediction),
+            "-" if group.target is None else _means_text(group.target),
+            ", ".join(f"{e.dependent} on {e.source} {e.weight:+.2g}" for e in group.contrast.strongest(2)),
+            _values_text(group),
+        ]
+        for number, group in enumerate(groups.groups)
+    ]
+    header = ["group", "rows", "predicted", "true", "leans more or less", "values more frequent in it"]
+    print_table(header, rows, title="groups of rows with similar dependencies", texts=header[4:])
+
+
+def _means_text(means: dict[str, float]) -> str:
+    """The mean of a value or of one class; of many classes the likeliest."""
+    name, value = max(means.items(), key=lambda item: item[1])
+    return f"{value:.4g}" if len(means) == 1 else f"{name.removeprefix('probability_')} {value:.2f}"
+
+
+def _values_text(group: RowGroup) -> str:
+    return ", ".join(f"{v.field}: {v.value} ({v.share:.0%}, all {v.share_of_all:.0%})" for v in group.values[:3])

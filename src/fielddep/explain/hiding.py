@@ -1,0 +1,192 @@
+"""Hiding: what predictions of single rows lose without a field, or without refinement.
+
+Shape legend: R rows, F what is taken away one at a time (fields), C outputs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+import torch
+
+from fielddep.bundle import Bundle
+from fielddep.data.encoded import EncodedTable
+from fielddep.data.target import Target
+from fielddep.errors import UserError
+from fielddep.explain.changed_rows import hide_field
+from fielddep.explain.dependencies import dependency_model, value_texts
+from fielddep.explain.field_table import Array
+from fielddep.explain.scores import model_logits, target_of
+from fielddep.nn.link import predictions
+from fielddep.nn.mdl import MDL
+
+REFINEMENT = "(refinement)"
+"""Stands where a field's name would, when refinement is switched off rather than a field hidden."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Effects:
+    """Predictions of rows as they are, and with one thing after another taken away.
+
+    A prediction is the probability of one class, or the value of a regression. The class is the positive one of two,
+    and of more the likeliest of the complete row. An effect is the prediction as it is minus that without: above 0
+    where what is taken away had raised it.
+
+    Attributes:
+        names: what is taken away: fields, or `REFINEMENT`.
+        values: what the rows hold, as text, one column a field.
+        classes: class of every row whose probability is given; empty for regression.
+        prediction_R: predictions of the complete rows.
+        without_RF: predictions without each of `names`.
+        logit_R: log-odds of the complete rows; None for regression.
+        logit_without_RF: log-odds without each of `names`; None for regression.
+    """
+
+    names: tuple[str, ...]
+    values: pl.DataFrame
+    classes: tuple[object, ...]
+    prediction_R: Array
+    without_RF: Array
+    logit_R: Array | None
+    logit_without_RF: Array | None
+
+    def __len__(self) -> int:
+        return len(self.prediction_R)
+
+    @property
+    def effect_RF(self) -> Array:
+        """Prediction as it is minus that without each of `names`."""
+        return self.prediction_R[:, np.newaxis] - self.without_RF
+
+    @property
+    def logit_effect_RF(self) -> Array | None:
+        """The same of the log-odds, which do not flatten near 0 and 1; None for regression."""
+        if self.logit_R is None or self.logit_without_RF is None:
+            return None
+        return self.logit_R[:, np.newaxis] - self.logit_without_RF
+
+    def to_frame(self) -> pl.DataFrame:
+        """One line a row and thing: row, hidden, value, [class], prediction, without, effect, [logit_effect].
+
+        The columns in brackets are absent for regression; `value` is null for refinement.
+        """
+        n_rows, n_names = self.without_RF.shape
+        nothing = [None] * n_rows
+        held = [self.values[name].to_list() if name in self.values.columns else nothing for name in self.names]
+        columns: dict[str, object] = {
+            "row": np.repeat(np.arange(n_rows), n_names),
+            "hidden": pl.Series(list(self.names) * n_rows, dtype=pl.String),
+            "value": pl.Series([text for texts in zip(*held, strict=True) for text in texts], dtype=pl.String),
+        }
+        if self.logit_R is not None:
+            columns["class"] = pl.Series([str(label) for label in self.classes for _ in self.names], dtype=pl.String)
+        columns |= {
+            "prediction": np.repeat(self.prediction_R, n_names),
+            "without": self.without_RF.ravel(),
+            "effect": self.effect_RF.ravel(),
+        }
+        if self.logit_effect_RF is not None:
+            columns["logit_effect"] = self.logit_effect_RF.ravel()
+        return pl.DataFrame(columns)
+
+
+def hide_fields(bundle: Bundle, rows: EncodedTable) -> Effects:
+    """What the prediction of every row loses when one field is hidden, for each field. Any model.
+
+    See `changed_rows.hide_field` for what a hidden field is.
+    """
+    logits = (model_logits(bundle, hidden) for hidden in hidden_rows(bundle, rows))
+    return _effects(bundle, rows, bundle.encoder.schema.field_names, logits)
+
+
+def without_refinement(bundle: Bundle, rows: EncodedTable) -> Effects:
+    """What the prediction of every row loses when refinement is switched off: T = 0, the same weights.
+
+    Raises:
+        UserError: when the model does not refine.
+    """
+    return _effects(bundle, rows, (REFINEMENT,), iter([model_logits(unrefined(bundle), rows)]))
+
+
+def hidden_rows(bundle: Bundle, rows: EncodedTable) -> Iterator[EncodedTable]:
+    """The rows with the first field hidden, then with the second, and so on."""
+    return (hide_field(bundle.encoder, rows, position) for position in range(len(bundle.encoder.coders)))
+
+
+def refines(bundle: Bundle) -> bool:
+    """Whether the model refines dependencies for every row."""
+    return isinstance(bundle.model, MDL) and _takes_steps(bundle.model)
+
+
+def unrefined(bundle: Bundle) -> Bundle:
+    """The same weights, shared and not copied, with no step of refinement.
+
+    Raises:
+        UserError: when the model does not refine.
+    """
+    model = dependency_model(bundle)
+    if not _takes_steps(model):
+        raise UserError(
+            "refinement cannot be switched off, as this model does not refine; train with model.dependencies = "
+            "'refined' and model.n_inner_steps above 0"
+        )
+    still = copy.copy(model)
+    # A copied module shares the dict of its parts; a new dict keeps the model itself as it was.
+    still._modules = dict(model._modules)
+    still.refinement = copy.copy(model.refinement)
+    still.refinement.n_inner_steps = 0
+    return replace(bundle, model=still)
+
+
+def _takes_steps(model: MDL) -> bool:
+    return model.config.dependencies == "refined" and model.refinement.n_inner_steps > 0
+
+
+def _effects(bundle: Bundle, rows: EncodedTable, names: tuple[str, ...], changed: Iterator[torch.Tensor]) -> Effects:
+    target = target_of(bundle)
+    logits_RC = model_logits(bundle, rows).double()
+    classes_R = _followed_classes(logits_RC, target)
+    predicted, odds = [_followed(logits_RC, classes_R, target)], [_log_odds(logits_RC, classes_R)]
+    for without_RC in changed:
+        predicted.append(_followed(without_RC.double(), classes_R, target))
+        odds.append(_log_odds(without_RC.double(), classes_R))
+    regression = target.task == "regression"
+    return Effects(
+        names=names,
+        values=value_texts(bundle, rows),
+        classes=() if regression else tuple(target.classes[int(c)] for c in classes_R),
+        prediction_R=predicted[0],
+        without_RF=np.stack(predicted[1:], axis=1),
+        logit_R=None if regression else odds[0],
+        logit_without_RF=None if regression else np.stack(odds[1:], axis=1),
+    )
+
+
+def _followed_classes(logits_RC: torch.Tensor, target: Target) -> torch.Tensor:
+    """The class of every row whose probability is looked at; not used for regression."""
+    if target.task == "multiclass":
+        return logits_RC.argmax(dim=1)
+    return torch.ones(len(logits_RC), dtype=torch.int64)
+
+
+def _followed(logits_RC: torch.Tensor, classes_R: torch.Tensor, target: Target) -> Array:
+    values = predictions(logits_RC, target)
+    if target.task != "regression":
+        values = values.gather(1, classes_R.unsqueeze(1))[:, 0]
+    found: Array = values.numpy()
+    return found
+
+
+def _log_odds(logits_RC: torch.Tensor, classes_R: torch.Tensor) -> Array:
+    """Log-odds of one class of every row: against all others together, where there are more than two."""
+    if logits_RC.shape[1] == 1:
+        odds_R = logits_RC[:, 0]
+    else:
+        own_R = logits_RC.gather(1, classes_R.unsqueeze(1))[:, 0]
+        odds_R = own_R - logits_RC.scatter(1, classes_R.unsqueeze(1), -torch.inf).logsumexp(dim=1)
+    odds: Array = odds_R.numpy()
+    return odds

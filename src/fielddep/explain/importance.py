@@ -1,0 +1,159 @@
+"""Importance of fields over a table with known targets: how much worse the metrics become without them. Any model.
+
+Two ways to take a field away: shuffle its values among the rows (permutation importance), or hide it. Shuffling keeps
+its distribution and breaks its ties to the target and to the other fields; hiding says what a row without the value
+would be predicted, so it also measures how well the model copes with missing values.
+
+Shape legend: F fields, P repeats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from fielddep.bundle import Bundle
+from fielddep.data.encoded import EncodedTable
+from fielddep.errors import ConfigError, SchemaError
+from fielddep.explain.changed_rows import permute_field
+from fielddep.explain.field_table import Array
+from fielddep.explain.hiding import REFINEMENT, hidden_rows, refines, unrefined
+from fielddep.explain.scores import score_rows, target_of
+
+METRICS = {
+    "binary": ("logloss", "auc"),
+    "multiclass": ("logloss", "accuracy"),
+    "regression": ("mse", "mae"),
+}
+"""Metrics that are looked at; the first of a task is the loss that decides the order of the fields."""
+HIGHER_IS_BETTER = ("auc", "accuracy")
+N_REPEATS = 5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FieldImportance:
+    """How much worse the metrics become when fields are taken away one at a time.
+
+    Attributes:
+        method: "permutation" or "hiding".
+        names: fields, in the order of the table; hiding also has `REFINEMENT`.
+        n_rows: rows that were measured.
+        base: metrics of the complete rows.
+        worse_FP: for each metric how much worse it is, above 0 where it is worse: a rise of a loss, a fall of AUC or
+            accuracy. One column a repeat; hiding has one.
+    """
+
+    method: str
+    names: tuple[str, ...]
+    n_rows: int
+    base: dict[str, float]
+    worse_FP: dict[str, Array]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics, the loss first."""
+        return tuple(self.worse_FP)
+
+    def mean_F(self, metric: str) -> Array:
+        """Mean over the repeats."""
+        means: Array = self.worse_FP[metric].mean(axis=1)
+        return means
+
+    def std_F(self, metric: str) -> Array:
+        """Standard deviation over the repeats (n - 1); not a number for one repeat."""
+        values_FP = self.worse_FP[metric]
+        if values_FP.shape[1] < 2:
+            return np.full(len(values_FP), np.nan)
+        deviations: Array = values_FP.std(axis=1, ddof=1)
+        return deviations
+
+    def ranked(self, metric: str | None = None) -> list[str]:
+        """Names by falling importance."""
+        order = np.argsort(-self.mean_F(metric or self.metrics[0]), kind="stable")
+        return [self.names[f] for f in order]
+
+    def to_frame(self) -> pl.DataFrame:
+        """One line a metric and field: metric, field, base, importance, std; the most important of a metric first."""
+        frames = [
+            pl.DataFrame(
+                {
+                    "metric": [metric] * len(self.names),
+                    "field": list(self.names),
+                    "base": [self.base[metric]] * len(self.names),
+                    "importance": self.mean_F(metric),
+                    "std": pl.Series(self.std_F(metric)).fill_nan(None),
+                }
+            ).sort("importance", descending=True, maintain_order=True)
+            for metric in self.metrics
+        ]
+        return pl.concat(frames)
+
+
+def permutation_importance(
+    bundle: Bundle, rows: EncodedTable, *, n_repeats: int = N_REPEATS, seed: int = 0
+) -> FieldImportance:
+    """How much worse the metrics become when the values of a field are shuffled among the rows.
+
+    Crosses of the field follow its values. The same seed gives the same numbers.
+
+    Args:
+        bundle: any model.
+        rows: encoded rows with target.
+        n_repeats: shuffles of every field.
+        seed: seed of the shuffles; those of a field do not depend on the other fields.
+
+    Raises:
+        SchemaError: when the target is not known, or there are no rows.
+    """
+    if n_repeats < 1:
+        raise ConfigError(f"n_repeats must be at least 1; given {n_repeats}")
+    base = _base_metrics(bundle, rows)
+    names = bundle.encoder.schema.field_names
+    found = []
+    for position in range(len(names)):
+        rng = np.random.default_rng([seed, position])
+        orders = (rng.permutation(len(rows)) for _ in range(n_repeats))
+        found.append([_metrics(bundle, permute_field(bundle.encoder, rows, position, order_R)) for order_R in orders])
+    return _importance("permutation", names, len(rows), base, found)
+
+
+def hiding_importance(bundle: Bundle, rows: EncodedTable) -> FieldImportance:
+    """How much worse the metrics become when a field is hidden, and without refinement where the model refines.
+
+    Raises:
+        SchemaError: when the target is not known, or there are no rows.
+    """
+    base = _base_metrics(bundle, rows)
+    names = bundle.encoder.schema.field_names
+    found = [[_metrics(bundle, hidden)] for hidden in hidden_rows(bundle, rows)]
+    if refines(bundle):
+        names = (*names, REFINEMENT)
+        found.append([_metrics(unrefined(bundle), rows)])
+    return _importance("hiding", names, len(rows), base, found)
+
+
+def _base_metrics(bundle: Bundle, rows: EncodedTable) -> dict[str, float]:
+    target = target_of(bundle)
+    if rows.target_R is None or not len(rows):
+        given = "rows without it" if len(rows) else "no rows"
+        raise SchemaError(f"importance needs rows with the target {target.name!r}; given {given}; add the column")
+    found = _metrics(bundle, rows)
+    if not found:
+        raise SchemaError("importance needs rows with a weight above 0; all weights given are 0")
+    return {name: found[name] for name in METRICS[target.task] if name in found}
+
+
+def _metrics(bundle: Bundle, rows: EncodedTable) -> dict[str, float]:
+    return score_rows(bundle, rows).metrics()
+
+
+def _importance(
+    method: str, names: tuple[str, ...], n_rows: int, base: dict[str, float], found: list[list[dict[str, float]]]
+) -> FieldImportance:
+    worse_FP = {}
+    for metric, before in base.items():
+        sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
+        worse_FP[metric] = sign * (np.array([[after[metric] for after in repeats] for repeats in found]) - before)
+    return FieldImportance(method=method, names=names, n_rows=n_rows, base=base, worse_FP=worse_FP)

@@ -1,0 +1,127 @@
+"""Neighbours: the values of a field whose embeddings point where that of a given value points."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fielddep.bundle import Bundle
+from fielddep.data.fieldcoder import FieldCoder
+from fielddep.data.numeric import ScaledNumbers
+from fielddep.data.vocabulary import FIRST_ID, RARE_ID
+from fielddep.errors import SchemaError, UserError
+
+MAX_SPELLINGS = 100_000
+"""Values, the most frequent ones, among which a near spelling is looked for."""
+
+Embeddings = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NearestValues:
+    """Values of a field by falling cosine to one of them.
+
+    Attributes:
+        field: the field.
+        value: the value, as its vocabulary has it: the interval of a binned number.
+        count: its rows in training.
+        values: the nearest others, nearest first.
+        similarities: cosine of each, from -1 to 1; 0 where an embedding is zero.
+        counts: rows of each in training. What was seen a few times only has learned little.
+    """
+
+    field: str
+    value: str
+    count: int
+    values: tuple[str, ...]
+    similarities: tuple[float, ...]
+    counts: tuple[int, ...]
+
+    def to_frame(self) -> pl.DataFrame:
+        """One line a value: value, similarity, count."""
+        columns = {"value": self.values, "similarity": self.similarities, "count": self.counts}
+        return pl.DataFrame(columns, schema={"value": pl.String, "similarity": pl.Float64, "count": pl.Int64})
+
+
+def nearest_values(bundle: Bundle, field: str, value: object, *, n: int = 10) -> NearestValues:
+    """The values of a field most like a given one, by the cosine of their embeddings.
+
+    Args:
+        bundle: a model with an embedding for every value.
+        field: name of a field.
+        value: a value in any type; of a binned number any number of the bin; None for missing.
+        n: how many, the reserved ids for missing and rare values not among them.
+
+    Raises:
+        SchemaError: for an unknown field or value, naming near spellings.
+        UserError: when the model or the field has no embedding for every value.
+    """
+    labels, counts, table_VD = value_embeddings(bundle, field)
+    coder = bundle.encoder.coders[bundle.encoder.schema.field_names.index(field)]
+    if isinstance(coder.coding, ScaledNumbers):
+        raise UserError(
+            f"field {field!r} enters as a number times one vector, so its values have no embeddings of their own; "
+            f"train with data.numeric.{field} = 'quantile' to compare bins"
+        )
+    own = _id_of(coder, labels, value)
+    similarity = _cosines(table_VD, own)
+    similarity[[own, *range(FIRST_ID)]] = -np.inf
+    order = np.argsort(-similarity, kind="stable")[: min(n, int(np.isfinite(similarity).sum()))]
+    return NearestValues(
+        field=field,
+        value=labels[own],
+        count=int(counts[own]),
+        values=tuple(labels[int(v)] for v in order),
+        similarities=tuple(similarity[order].tolist()),
+        counts=tuple(counts[order].tolist()),
+    )
+
+
+def value_embeddings(bundle: Bundle, field: str) -> tuple[pl.Series, npt.NDArray[np.int64], Embeddings]:
+    """Label, rows in training and embedding of every id of a field.
+
+    Raises:
+        SchemaError: when there is no such field.
+        UserError: when the model has no embedding of its own for every value.
+    """
+    labels = bundle.encoder.values(field)
+    position = bundle.encoder.schema.field_names.index(field)
+    table = dict(bundle.model.tables()).get("embedding")
+    if table is None or table.rows_I is not None:
+        raise UserError(f"the model {bundle.config.model.name} has no embedding of its own for every value")
+    start = bundle.encoder.layout.offsets[position]
+    embeddings: Embeddings = table.weight.detach()[start : start + len(labels)].cpu().numpy()
+    return labels, bundle.encoder.counts[position], embeddings
+
+
+def _id_of(coder: FieldCoder, labels: pl.Series, value: object) -> int:
+    """Local id of a value, which must be known; the labels of reserved ids and of bins are known too."""
+    spelled = labels.index_of(value) if isinstance(value, str) else None
+    if spelled is not None:
+        return int(spelled)
+    own = int(coder.encode(pl.Series(coder.field.name, [value], strict=False)).ids[0])
+    if own != RARE_ID or value is None:
+        return own
+    near = difflib.get_close_matches(str(value), labels[FIRST_ID : FIRST_ID + MAX_SPELLINGS].to_list(), n=3, cutoff=0.5)
+    known = labels[FIRST_ID : FIRST_ID + 5].to_list()
+    advice = f"near spellings: {_quoted(near)}" if near else f"frequent values are {_quoted(known)}"
+    raise SchemaError(
+        f"field {coder.field.name!r} must be asked for a value seen in training; given {value!r}; {advice}"
+    )
+
+
+def _cosines(table_VD: Embeddings, own: int) -> npt.NDArray[np.float64]:
+    wide_VD = table_VD.astype(np.float64)
+    sizes_V = np.linalg.norm(wide_VD, axis=1)
+    products_V = wide_VD @ wide_VD[own]
+    scale_V = sizes_V * sizes_V[own]
+    cosines: npt.NDArray[np.float64] = np.divide(products_V, scale_V, out=np.zeros_like(products_V), where=scale_V > 0)
+    return cosines
+
+
+def _quoted(values: list[str]) -> str:
+    return ", ".join(map(repr, values))

@@ -1,0 +1,156 @@
+"""Sections on what only this model tells: dependencies between fields, and single rows explained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fielddep.explain.field_table import Dependency, FieldDependencies
+from fielddep.explain.page.figures import heat_figure
+from fielddep.explain.page.markup import Html, join, table, tag
+from fielddep.explain.page.plots import Plots
+from fielddep.explain.page.words import shortened
+from fielddep.explain.report import DependencyFacts, Report, RowFacts
+
+MAX_CELLS = 60
+"""Fields of the large heat map at most; with more, those of the strongest dependencies."""
+MAX_ROW_CELLS = 16
+"""The same for the small heat maps of single rows."""
+MAX_BESIDE = 12
+"""Fields up to which the large heat map leaves room for a table beside it."""
+N_STRONGEST = 10
+MAX_LINES = 12
+"""Fields of a row that are shown at once; more are unfolded on demand."""
+MAX_NAME, MAX_VALUE = 24, 60
+"""Characters of a field's name where space is short, and of a value."""
+VERDICTS = {"right": "Most right", "wrong": "Most wrong", "random": "Drawn at random"}
+
+
+def dependency_section(facts: DependencyFacts, plots: Plots) -> Html:
+    """W(0) as a heat map, and its strongest entries."""
+    whole = FieldDependencies(fields=facts.fields, matrix_FF=np.array(facts.matrix))
+    shown = _strongest_part(whole, MAX_CELLS)
+    figure = plots.add("dependencies", heat_figure(shown.fields, shown.matrix_FF.tolist()), "field dependencies")
+    caption = (
+        "Each column tells how its field is put together from the others: the stronger the colour, the more the field "
+        "of that line says about the field of that column. This is W(0), where the model starts from in every row; "
+        "below it is refined for single rows. Point at a cell, or tap it, to read the pair."
+    )
+    if len(shown.fields) < len(facts.fields):
+        caption += f" The {len(shown.fields)} of {len(facts.fields)} fields with the strongest dependencies are shown."
+    rows = [[_name(d.source), _name(d.dependent), f"{d.weight:+.3f}"] for d in whole.strongest(N_STRONGEST)]
+    strongest = tag("div", table(["the strongest", "says about", "weight"], rows, numbers=(2,)))
+    beside = "columns" if len(shown.fields) <= MAX_BESIDE else "stack"
+    return join(
+        [tag("div", tag("figure", figure, _scale()), strongest, class_=beside), tag("p", caption, class_="note")]
+    )
+
+
+def rows_section(report: Report, plots: Plots) -> Html:
+    """A handful of rows, each on a card."""
+    names = [field.name for field in report.data.fields]
+    unit = "in log-odds" if report.training.classes else f"in units of {report.training.target}"
+    told = (
+        "The rows that the model got most right, those that it got most wrong, and one drawn at random. Bars tell what "
+        f"knowing a value changes ({unit}): the prediction as it is, less the prediction without the value."
+    )
+    if report.dependencies is not None:
+        told += (
+            " The map shows the refined dependencies of this very row, mu(T) W(T): what its values say about each "
+            "other; a field leans on the one that says most about it. A pale column: the others say little about it."
+        )
+    cards = [_card(row, at, names, report, plots) for at, row in enumerate(report.measured.examples)]
+    return join([tag("p", told), *cards])
+
+
+def _card(row: RowFacts, at: int, names: Sequence[str], report: Report, plots: Plots) -> Html:
+    verdict = tag("span", VERDICTS[row.why], class_=f"pill {row.why}")
+    target = report.training.target
+    parts = [
+        tag("p", verdict, tag("span", f"row {row.number:,} of the {report.measured.rows}", class_="where")),
+        tag("h3", f"{target}: predicted {row.predicted}, true {row.truth}"),
+    ]
+    refined = None
+    if row.dependencies:
+        refined = FieldDependencies(fields=tuple(names), matrix_FF=np.array(row.dependencies))
+    columns = [tag("div", *_value_tables(row, names, refined))]
+    if refined is not None:
+        columns.append(tag("figure", _row_map(row, at, refined, plots), _scale()))
+    return tag("article", *parts, tag("div", *columns, class_="columns"), class_="row")
+
+
+def _row_map(row: RowFacts, at: int, refined: FieldDependencies, plots: Plots) -> Html:
+    shown = _strongest_part(refined, MAX_ROW_CELLS)
+    values = dict(zip(refined.fields, row.values, strict=True))
+    weights = dict(zip(refined.fields, row.weights, strict=True))
+    figure = heat_figure(
+        shown.fields,
+        shown.matrix_FF.tolist(),
+        columns=[f"{name}: {values[name]}" for name in shown.fields],
+        notes=[f"weight of {name}: {weights[name]:.3f}" for name in shown.fields],
+    )
+    return plots.add(f"row-{at}", figure | {"small": True}, f"refined dependencies of row {row.number}")
+
+
+def _value_tables(row: RowFacts, names: Sequence[str], refined: FieldDependencies | None) -> list[Html]:
+    """Fields by falling effect, with bars."""
+    order = sorted(range(len(names)), key=lambda f: -abs(row.effects[f]))
+    largest = max(map(abs, row.effects), default=0.0) or 1.0
+    leanings = _leanings(row, refined)
+    header = ["field and value", "effect", *(["leans on"] if leanings else [])]
+    lines = [
+        [
+            join([tag("small", names[f]), shortened(row.values[f], MAX_VALUE)]),
+            _bar(row.effects[f], largest),
+            *([_leaning(leanings[names[f]])] if leanings else []),
+        ]
+        for f in order
+    ]
+    tables = [table(header, lines[:MAX_LINES], name="values")]
+    if lines[MAX_LINES:]:
+        more = table(header, lines[MAX_LINES:], name="values")
+        tables.append(tag("details", tag("summary", f"{len(lines) - MAX_LINES} more fields"), more))
+    return tables
+
+
+def _leanings(row: RowFacts, refined: FieldDependencies | None) -> dict[str, Dependency]:
+    """For every field the one that says most about it, by W(T) itself, without the weight of the field."""
+    if refined is None:
+        return {}
+    weight_F = np.array(row.weights)
+    w_FF = np.divide(refined.matrix_FF, weight_F, out=np.zeros_like(refined.matrix_FF), where=weight_F > 0)
+    entries = FieldDependencies(fields=refined.fields, matrix_FF=w_FF).leanings().entries
+    return {entry.dependent: entry for entry in entries}
+
+
+def _leaning(entry: Dependency) -> Html:
+    if entry.weight == 0:
+        return tag("span", "-", class_="muted")
+    return join([_name(entry.source), " ", tag("span", f"{entry.weight:+.2f}", class_="muted")])
+
+
+def _name(field: str) -> str:
+    return shortened(field, MAX_NAME)
+
+
+def _bar(effect: float, largest: float) -> Html:
+    """A bar to the right for what raises the prediction, to the left for what lowers it."""
+    width = 50 * abs(effect) / largest
+    side = f"left:50%;width:{width:.1f}%" if effect >= 0 else f"right:50%;width:{width:.1f}%"
+    bar = tag("span", tag("i", class_="up" if effect >= 0 else "down", style=side), class_="bar")
+    return join([bar, " ", tag("span", f"{effect:+.2f}", class_="amount")])
+
+
+def _scale() -> Html:
+    """What the colours of a heat map mean."""
+    return tag("p", "opposite", tag("i", class_="gradient"), "alike", class_="scale")
+
+
+def _strongest_part(found: FieldDependencies, n: int) -> FieldDependencies:
+    """The fields that have the strongest entries, in their order."""
+    if len(found.fields) <= n:
+        return found
+    size_FF = np.abs(found.normalized())
+    kept = np.sort(np.argsort(-np.maximum(size_FF.max(axis=0), size_FF.max(axis=1)), kind="stable")[:n])
+    return FieldDependencies(fields=tuple(found.fields[f] for f in kept), matrix_FF=found.matrix_FF[np.ix_(kept, kept)])

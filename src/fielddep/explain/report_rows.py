@@ -1,0 +1,148 @@
+"""Rows worth a look: those that a model is most surely right and most surely wrong about, and one drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fielddep.bundle import Bundle
+from fielddep.data.encoded import EncodedTable
+from fielddep.explain.dependencies import explain_rows
+from fielddep.explain.field_table import Array
+from fielddep.explain.hiding import hide_fields
+from fielddep.explain.report import RowFacts
+from fielddep.explain.scores import ScoredRows
+from fielddep.nn.mdl import MDL
+
+RIGHT, WRONG, RANDOM = "right", "wrong", "random"
+
+Choice = tuple[str, int]
+"""Why a row was chosen, and its position."""
+
+
+def explained_rows(
+    bundle: Bundle,
+    rows: EncodedTable,
+    scored: ScoredRows,
+    numbers: npt.NDArray[np.int64],
+    *,
+    seed: int = 0,
+) -> tuple[RowFacts, ...]:
+    """Choose a handful of rows and explain them.
+
+    Args:
+        bundle: any model; dependencies are told of one that has learned them.
+        rows: rows with targets.
+        scored: their predictions.
+        numbers: what the rows are called, counted from 0.
+        seed: seed of the row drawn at random.
+    """
+    chosen = choose_rows(scored, seed=seed)
+    table = rows.take(torch.tensor([row for _, row in chosen], dtype=torch.int64))
+    effects = hide_fields(bundle, table)
+    gains_RF = effects.effect_RF if effects.logit_effect_RF is None else effects.logit_effect_RF
+    found = explain_rows(bundle, table) if learns_dependencies(bundle) else None
+    told = []
+    for at, (why, row) in enumerate(chosen):
+        told.append(
+            RowFacts(
+                why=why,
+                number=int(numbers[row]),
+                predicted=_predicted(scored, row),
+                truth=_label(scored, float(scored.truth()[row])),
+                values=tuple(map(str, effects.values.row(at))),
+                effects=tuple(gains_RF[at].tolist()),
+                weights=() if found is None else tuple((found.mu_RSF[at, -1] / found.sparsity).tolist()),
+                dependencies=() if found is None else _six_digits(found.refined(at).matrix_FF),
+            )
+        )
+    return tuple(told)
+
+
+def _six_digits(matrix_FF: Array) -> tuple[tuple[float, ...], ...]:
+    """Rows of a matrix, without the digits that are noise of float32."""
+    return tuple(tuple(float(f"{weight:.6g}") for weight in line) for line in matrix_FF.tolist())
+
+
+def learns_dependencies(bundle: Bundle) -> bool:
+    """Whether the model has dependencies to tell of."""
+    return isinstance(bundle.model, MDL) and bundle.model.config.dependencies != "none"
+
+
+def choose_rows(scored: ScoredRows, *, seed: int = 0) -> list[Choice]:
+    """Positions of up to five different rows: two surely right, two surely wrong, one at random.
+
+    Of two classes, the row of each class with the best and with the worst probability: no threshold is needed, which a
+    rare class would never reach. Of more classes, the surest of the right and of the wrong predictions, of different
+    classes where there are any. Of numbers, predictions far from the mean that came true, and the worst errors.
+    """
+    candidates = {"binary": _of_two, "multiclass": _of_many, "regression": _of_numbers}[scored.target.task](scored)
+    order = np.random.default_rng(seed).permutation(len(scored)).tolist()
+    chosen: list[Choice] = []
+    for why, row in [*candidates, *((RANDOM, row) for row in order[: len(candidates) + 1])]:
+        taken = [row for _, row in chosen]
+        if row not in taken and not (why == RANDOM and any(w == RANDOM for w, _ in chosen)):
+            chosen.append((why, row))
+    return chosen
+
+
+def _of_two(scored: ScoredRows) -> list[Choice]:
+    positive_R, truth_R = scored.predictions()[:, 1], scored.truth() > 0.5
+    best, worst = _extremes(np.where(truth_R, positive_R, -np.inf)), _extremes(np.where(truth_R, -positive_R, -np.inf))
+    low, high = _extremes(np.where(truth_R, -np.inf, -positive_R)), _extremes(np.where(truth_R, -np.inf, positive_R))
+    return [*((RIGHT, r) for r in best + low), *((WRONG, r) for r in high + worst)]
+
+
+def _of_many(scored: ScoredRows) -> list[Choice]:
+    values_RC, truth_R = scored.predictions(), scored.truth()
+    likeliest_R, confidence_R = values_RC.argmax(axis=1), values_RC.max(axis=1)
+    found: list[Choice] = []
+    for why, meant_R in ((RIGHT, likeliest_R == truth_R), (WRONG, likeliest_R != truth_R)):
+        first = _extremes(np.where(meant_R, confidence_R, -np.inf))
+        found += [(why, row) for row in first]
+        for row in first:
+            others_R = meant_R & (likeliest_R != likeliest_R[row])
+            found += [(why, other) for other in _extremes(np.where(others_R, confidence_R, -np.inf))]
+    return found
+
+
+def _of_numbers(scored: ScoredRows) -> list[Choice]:
+    values_R = scored.predictions()
+    error_R = values_R - scored.truth()
+    close_R = np.abs(error_R) <= np.quantile(np.abs(error_R), 0.1)
+    best = _extremes(np.where(close_R, values_R, -np.inf)) + _extremes(np.where(close_R, -values_R, -np.inf))
+    return [*((RIGHT, r) for r in best), *((WRONG, r) for r in _extremes(error_R) + _extremes(-error_R))]
+
+
+def _extremes(values_R: Array) -> list[int]:
+    """The first position of the largest value; none where no value counts."""
+    return [int(values_R.argmax())] if len(values_R) and np.isfinite(values_R.max()) else []
+
+
+def _predicted(scored: ScoredRows, row: int) -> str:
+    values: Sequence[float] = np.atleast_1d(scored.predictions()[row]).tolist()
+    if scored.target.task == "regression":
+        return f"{values[0]:.4g}"
+    followed = 1 if scored.target.task == "binary" else int(np.argmax(values))
+    return f"{percent(values[followed])} for {_label(scored, followed)}"
+
+
+def _label(scored: ScoredRows, value: float) -> str:
+    return f"{value:.4g}" if scored.target.task == "regression" else str(scored.target.classes[int(value)])
+
+
+def percent(share: float) -> str:
+    """A share with as many digits as it needs to be neither 0 nor 100 % unless it is.
+
+    Example:
+        >>> percent(0.25), percent(0.9996), percent(0.00012), percent(1.0)
+        ('25 %', '99.96 %', '0.01 %', '100 %')
+    """
+    distance = min(share, 1 - share)
+    for digits in range(7):
+        if distance == 0 or round(100 * distance, digits) >= 10**-digits:
+            return f"{100 * share:.{digits}f} %"
+    return f"{100 * share:.6f} %"

@@ -1,0 +1,71 @@
+"""The benchmark of ablations: which calls it makes, and what it takes over."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fielddep.experiments.contenders import find_contender, read_settings
+
+ACCURACY = Path(__file__).parents[2] / "benchmarks" / "accuracy"
+sys.path.insert(0, str(ACCURACY))
+import ablate  # noqa: E402  the benchmarks are scripts beside each other
+
+
+def test_a_call_states_settings_seeds_and_encoding() -> None:
+    given = argparse.Namespace(what="steps", seeds=None, threads=1, jobs=2, scratch=Path("scratch"))
+    words = " ".join(ablate.command("flights", given)[1:])
+    assert words.startswith("-m fielddep ablate flights --no-search --what steps --configs scratch/ablation-configs/")
+    assert "--threads 1 --jobs 2" in words
+    assert "--seeds" not in words
+    assert words.endswith("--out scratch/ablation-flights --set data.crosses=auto")
+    given.seeds = 2
+    assert "--seeds 2" in " ".join(ablate.command("frappe", given))
+
+
+@pytest.mark.parametrize("name", ablate.TABLES)
+def test_settings_are_the_tuned_ones(name: str, tmp_path: Path) -> None:
+    folder = ablate.settings_folder(name, tmp_path)
+    assert (folder / "mdl.toml").read_text() == (ACCURACY / "configs" / f"mdl-{name}.toml").read_text()
+    assert read_settings(folder / "mdl.toml", find_contender("mdl"), ("model", "train"))
+
+
+CLAIMS = "dataset,what,claim,verdict,numbers\n{0},steps,it falls,{1},all\n{0},steps,it is near,{2},some\n"
+
+
+def done(folder: Path, name: str, *verdicts: str) -> Path:
+    """What an ablation leaves behind."""
+    for file, text in {
+        "steps.csv": f"dataset,what,value\n{name},steps,0.123456789012\n",
+        "steps-claims.csv": CLAIMS.format(name, *verdicts),
+        "steps.md": "table",
+        "steps.png": "picture",
+        "ablation.json": "{}",
+        "runs/mdl-0.json": "{}",
+        "configs/mdl.toml": "settings",
+    }.items():
+        (folder / name / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name / file).write_text(text)
+    return folder / name
+
+
+def test_figures_and_verdicts_are_taken_over(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    ablate.gather("frappe", done(tmp_path, "frappe", "holds", "undecided"), here)
+    ablate.gather("flights", done(tmp_path, "flights", "does not hold", "holds"), here)
+    names = {"steps.csv", "steps-claims.csv", "steps.md", "steps.png", "mdl.toml"}
+    assert {path.name for path in (here / "frappe").iterdir()} == names
+    assert pl.read_csv(here / "frappe" / "steps.csv")["value"].item() == 0.1234568
+    ablate.write_readme(here)
+    lines = (here / "README.md").read_text().splitlines()
+    assert lines[2:6] == [
+        "| claim | frappe | flights |",
+        "|---|---|---|",
+        "| it falls | holds | does not hold |",
+        "| it is near | undecided | holds |",
+    ]
+    assert "- frappe: [steps](frappe/steps.md)" in lines
