@@ -15,9 +15,7 @@ DIR keeps stores and runs, so an interrupted benchmark goes on where it stopped.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -103,8 +101,7 @@ def main() -> None:
             parser.error(f"expected tables among {', '.join(TABLES)}, given {name}")
         if not given.gather:
             settings_folder(name, given.scratch)
-            environment = {**os.environ, "PYTHONPATH": str(compare.PROJECT / "src")}
-            subprocess.run(command(name, given), env=environment, check=True)
+            compare.run(command(name, given))
             ABLATION.mkdir(exist_ok=True)
             compare.write_machine(given.threads, ABLATION)
         done = given.scratch / f"ablation-{name}"

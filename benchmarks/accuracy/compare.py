@@ -92,6 +92,13 @@ def command(name: str, given: argparse.Namespace) -> list[str]:
     return [sys.executable, "-m", "fielddep", "compare", name, *words]
 
 
+def run(words: list[str]) -> None:
+    """Run a command with the library of this checkout; what it ends with ends the benchmark too, if it is not 0."""
+    code = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(PROJECT / "src")}).returncode
+    if code:
+        sys.exit(code)
+
+
 def gather(name: str, done: Path, here: Path = HERE) -> None:
     """Take results, tables, settings and trials of a finished comparison over."""
     fresh = pl.read_csv(done / "results.csv", infer_schema_length=None)
@@ -144,8 +151,7 @@ def main() -> None:
         if name not in BENCHES:
             parser.error(f"expected tables among {', '.join(BENCHES)}, given {name}")
         if not given.gather:
-            environment = {**os.environ, "PYTHONPATH": str(PROJECT / "src")}
-            subprocess.run(command(name, given), env=environment, check=True)
+            run(command(name, given))
             write_machine(given.threads)
         if (given.scratch / name / "results.csv").exists():
             gather(name, given.scratch / name)
