@@ -29,7 +29,7 @@ from fielddep.coercion import parse_assignment
 from fielddep.errors import UserError
 
 if TYPE_CHECKING:
-    from fielddep.experiments.ablation import AblationPlan, Answer
+    from fielddep.experiments.ablation.ablate import AblationPlan, Answer
 
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the ablation.", metavar="DIR")]
 WhatOption = Annotated[
@@ -109,8 +109,8 @@ def run_ablation(
     source: str, out: Path, plan: AblationPlan, *, settings: dict[str, Any], raw: Path | None, quiet: bool
 ) -> tuple[Answer, ...]:
     """Encode the source where that is not done yet, and run what is left of the plan."""
-    from fielddep.experiments.ablation import WHAT
-    from fielddep.experiments.ablation import ablate as run
+    from fielddep.experiments.ablation.ablate import WHAT
+    from fielddep.experiments.ablation.ablate import ablate as run
     from fielddep.experiments.ablation.plan import MARK
     from fielddep.experiments.plan import check_folder
     from fielddep.experiments.sources import open_source

@@ -12,7 +12,7 @@ from PIL import Image
 
 from fielddep.data.store.store import Store
 from fielddep.errors import SplitError, UserError
-from fielddep.experiments.ablation import Answer, ablate
+from fielddep.experiments.ablation.ablate import Answer, ablate
 from fielddep.experiments.ablation.run import AblationJob
 from fielddep.experiments.ablation.tables import grids_of
 from fielddep.experiments.lookers import ComparisonLooker

@@ -7,7 +7,3 @@ verdicts, claims    whether a claim holds; the claims of the paper
 tables, plots       how answers are shown
 files, ablate       where they are kept; everything in order
 """
-
-from fielddep.experiments.ablation.ablate import WHAT, AblationPlan, Answer, ablate
-
-__all__ = ["WHAT", "AblationPlan", "Answer", "ablate"]

@@ -1,0 +1,138 @@
+"""Tables of the guide that come from the committed benchmarks.
+
+    python docs/make_figures.py            # writes them into the pages, between their marks
+
+A mark is `<!-- figures: NAME -->`, the end `<!-- end of figures -->`. A test fails where a page is not up to date.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import polars as pl
+
+PAGES = Path(__file__).parent
+BENCHMARKS = PAGES.parent / "benchmarks"
+MARKED = re.compile(r"(?P<begin><!-- figures: (?P<name>[\w-]+) -->\n\n).*?(?P<end>\n\n<!-- end of figures -->)", re.S)
+
+TREE_TABLES = ("frappe", "flights")
+DEPENDENCY_METRICS = {"frappe": "logloss", "ml-tag-part": "logloss", "flights": "logloss", "ml-rating": "mse"}
+SMALL_FIGURES = (("mdl", "logloss"), ("lightgbm", "logloss"), ("mdl", "base_logloss"))
+
+
+def inner_steps() -> str:
+    """Validation loss on Frappe by size and kind of the inner step."""
+    runs = pl.read_csv(BENCHMARKS / "accuracy/inner_step.csv").filter(table="frappe", settings="default")
+    means = runs.group_by("inner_step", "inner_lr").agg(pl.col("validation_loss").mean()).sort("inner_step", "inner_lr")
+    rates = means["inner_lr"].unique().sort()
+    rows = [
+        [step, *(f"{loss:.4f}" for loss in means.filter(inner_step=step)["validation_loss"])]
+        for step in ("fixed", "scaled")
+    ]
+    return _table(["`model.inner_lr`", *(f"{rate:g}" for rate in rates)], rows)
+
+
+def encoding() -> str:
+    """Time and memory of `encode`."""
+    rows = [
+        [
+            f"{row['rows']:,}",
+            f"{row['csv_bytes'] / 1e9:.2f} GB",
+            f"{row['n_categories']:,}",
+            f"{row['seconds']:.0f}",
+            f"{row['peak_mb']:,.0f} MB",
+        ]
+        for row in pl.read_csv(BENCHMARKS / "size/encode.csv").sort("rows").iter_rows(named=True)
+    ]
+    return _table(["rows", "CSV", "different values", "seconds", "peak memory"], rows)
+
+
+def training() -> str:
+    """Time and memory of an epoch and of an evaluation from a store."""
+    rows = [
+        [row["what"], f"{row['rows']:,}", f"{row['seconds']:.0f}", f"{row['peak_mb']:,.0f} MB"]
+        for row in pl.read_csv(BENCHMARKS / "size/train.csv").sort("what", descending=True).iter_rows(named=True)
+    ]
+    return _table(["command", "rows", "seconds", "peak memory"], rows)
+
+
+def trees() -> str:
+    """MDL beside the tree models that were run, with tuned settings."""
+    means = _test_means().filter(pl.col("model").is_in(["mdl", "lightgbm", "catboost"]))
+    rows = [
+        [table, model, *(_mean(means, table, model, metric) for metric in ("logloss", "auc"))]
+        for table in TREE_TABLES
+        for model in sorted(means.filter(dataset=table)["model"].unique(), reverse=True)
+    ]
+    return _table(["table", "model", "logloss", "AUC"], rows)
+
+
+def dependencies() -> str:
+    """MDL with and without its dependencies."""
+    means = _test_means()
+    rows = [
+        [table, metric, _mean(means, table, "mdl", metric), _mean(means, table, "mdl-wo-dep", metric)]
+        for table, metric in DEPENDENCY_METRICS.items()
+    ]
+    return _table(["table", "metric", "MDL", "without dependencies"], rows)
+
+
+def small_tables() -> str:
+    """Defaults on small samples."""
+    runs = pl.read_csv(BENCHMARKS / "accuracy/defaults.csv").group_by("dataset", "rows", "model", "metric")
+    figures = {tuple(key): value for *key, value in runs.agg(pl.col("value").mean()).iter_rows()}
+    rows = [
+        [table, f"{n:,}", *(f"{figures[table, n, model, metric]:.4f}" for model, metric in SMALL_FIGURES)]
+        for table in ("flights", "diabetes130")
+        for n in (1_000, 10_000)
+    ]
+    return _table(["table", "rows", "MDL logloss", "LightGBM logloss", "base rate"], rows)
+
+
+def field_growth() -> str:
+    """Speed of training by the number of fields."""
+    growth = pl.read_csv(BENCHMARKS / "speed/growth.csv").filter(axis="fields").sort("n_fields")
+    return _table(
+        ["fields", "rows a second"],
+        [[str(n), f"{rate:,.0f}"] for n, rate in growth.select("n_fields", "rows_per_s").iter_rows()],
+    )
+
+
+FIGURES: dict[str, Callable[[], str]] = {
+    "inner-steps": inner_steps,
+    "encoding": encoding,
+    "training": training,
+    "trees": trees,
+    "dependencies": dependencies,
+    "small-tables": small_tables,
+    "field-growth": field_growth,
+}
+"""What makes the table of every mark."""
+
+
+def filled(page: str) -> str:
+    """A page with all its tables as the benchmarks have them now."""
+    return MARKED.sub(lambda mark: f"{mark['begin']}{FIGURES[mark['name']]()}{mark['end']}", page)
+
+
+def _test_means() -> pl.DataFrame:
+    """Means over seeds of tuned models on test rows."""
+    results = pl.read_csv(BENCHMARKS / "accuracy/results.csv", infer_schema_length=None)
+    tuned = results.filter(variant="tuned", split="test")
+    return tuned.group_by("dataset", "model", "metric").agg(pl.col("value").mean())
+
+
+def _mean(means: pl.DataFrame, table: str, model: str, metric: str) -> str:
+    return f"{means.filter(dataset=table, model=model, metric=metric)['value'].item():.4f}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    for path in sorted(PAGES.glob("*.md")):
+        path.write_text(filled(path.read_text("utf-8")), "utf-8")
