@@ -128,7 +128,7 @@ def test_a_change_of_the_theme_draws_the_figures_anew(browser: Any, page: Path) 
     before = ask(browser, fill)
     dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
-    assert ask(browser, fill) != before
+    assert _wait(browser, f"const fill = (() => {{ {fill} }})(); return fill !== '{before}' ? fill : ''")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
