@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import polars as pl
 import pytest
@@ -14,6 +15,9 @@ from fielddep.config import Config
 from fielddep.data.batch import FieldLayout
 from fielddep.data.encoded import EncodedTable
 
+# The same examples in every run; HYPOTHESIS_PROFILE=default draws others each time.
+hypothesis.settings.register_profile("steady", derandomize=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 torch.set_num_threads(1)  # tables in tests are tiny, and threads would only wait for each other
 
 

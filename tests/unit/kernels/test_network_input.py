@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fielddep import kernels
@@ -49,6 +49,8 @@ def cases(draw: st.DrawFn) -> Case:
 @settings(max_examples=60, deadline=None)
 @given(cases())
 def test_agrees_with_the_plain_form(case):
+    # Batch norm divides by the spread of a column: where that is nothing but rounding, rounding is all it gives.
+    assume("batch_norm" not in case.settings or (case.n_rows >= 16 and min(case.n_ids) >= 2))
     model, batch = case.model(), case.batch()
     assert_agree(gradients(model, batch, "native"), gradients(model, batch, "plain"))
 
