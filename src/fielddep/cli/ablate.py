@@ -25,7 +25,6 @@ from fielddep.cli.data import RawOption
 from fielddep.cli.encode import shown
 from fielddep.cli.options import INTERRUPTED, SetOption, TargetOption, TaskOption, said_again
 from fielddep.cli.search import RowsOption, SourceArgument, split_settings
-from fielddep.coercion import parse_assignment
 from fielddep.errors import UserError
 
 if TYPE_CHECKING:
@@ -75,9 +74,7 @@ def ablate(
     from fielddep.explain.plot_canvas import import_matplotlib
 
     whats = find_whats(what)
-    given = dict(map(parse_assignment, set_ or []))
-    given |= {p: v for p, v in {"data.target": target, "data.task": task}.items() if v is not None}
-    settings, fixed = split_settings(given)
+    settings, fixed = split_settings(set_, target, task)
     import_matplotlib()  # an absent extra is told before anything is read
     if search and configs is None:
         import_optuna()

@@ -13,7 +13,6 @@ from fielddep.cli.data import RawOption
 from fielddep.cli.encode import shown
 from fielddep.cli.options import INTERRUPTED, SetOption, TargetOption, TaskOption, said_again
 from fielddep.cli.search import RowsOption, SourceArgument, split_settings
-from fielddep.coercion import parse_assignment
 from fielddep.errors import UserError
 from fielddep.experiments.lookers import ComparisonLooker
 
@@ -75,9 +74,7 @@ def compare(
     from fielddep.experiments.study import import_optuna
     from fielddep.experiments.trial_loop import Budget
 
-    given = dict(map(parse_assignment, set_ or []))
-    given |= {p: v for p, v in {"data.target": target, "data.task": task}.items() if v is not None}
-    settings, fixed = split_settings(given)
+    settings, fixed = split_settings(set_, target, task)
     if search and configs is None:
         import_optuna()  # an absent extra is told before anything is read
     say_left_out(models)

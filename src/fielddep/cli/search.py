@@ -70,10 +70,8 @@ def search(
     from fielddep.experiments.study import STORE_FOLDER
 
     contender, budget = find_contender(model), Budget(trials=trials, minutes=minutes)
-    given = {} if config is None else read_settings(config, contender)
-    given |= dict(map(parse_assignment, set_ or []))
-    given |= {p: v for p, v in {"data.target": target, "data.task": task}.items() if v is not None}
-    settings, fixed = split_settings(given)
+    found = {} if config is None else read_settings(config, contender)
+    settings, fixed = split_settings(set_, target, task, found)
     contender.config(fixed)  # refuses what is no setting before anything is read
     if threads is not None:
         fixed["train.threads"] = threads
@@ -100,8 +98,13 @@ def search(
     print_search(result, out)
 
 
-def split_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings of data and split, and all others."""
+def split_settings(
+    set_: list[str] | None, target: str | None, task: str | None, found: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of data and split, and all others: those found in a file, overruled by those of the command line."""
+    named = {"data.target": target, "data.task": task}
+    given = {**(found or {}), **dict(map(parse_assignment, set_ or []))}
+    given |= {path: value for path, value in named.items() if value is not None}
     data = {path: value for path, value in given.items() if path.startswith(_DATA)}
     return data, {path: value for path, value in given.items() if path not in data}
 
