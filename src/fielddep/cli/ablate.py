@@ -18,11 +18,11 @@ from fielddep.cli.compare import (
     SearchOption,
     ThreadsOption,
     TrialsOption,
-    print_grid,
 )
 from fielddep.cli.console import console, say
 from fielddep.cli.data import RawOption
 from fielddep.cli.encode import shown
+from fielddep.cli.grids import print_grid
 from fielddep.cli.options import INTERRUPTED, SetOption, TargetOption, TaskOption, said_again
 from fielddep.cli.search import RowsOption, SourceArgument, split_settings
 from fielddep.errors import UserError

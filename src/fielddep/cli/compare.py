@@ -11,15 +11,13 @@ import typer
 from fielddep.cli.console import METRICS, console, say
 from fielddep.cli.data import RawOption
 from fielddep.cli.encode import shown
+from fielddep.cli.grids import print_grid
 from fielddep.cli.options import INTERRUPTED, SetOption, TargetOption, TaskOption, said_again
 from fielddep.cli.search import RowsOption, SourceArgument, split_settings
 from fielddep.errors import UserError
 from fielddep.experiments.lookers import ComparisonLooker
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from fielddep.experiments.grid import Cell, Grid
     from fielddep.experiments.plan import Plan
     from fielddep.experiments.results import RunResult
     from fielddep.experiments.tables import ComparisonTable
@@ -149,29 +147,6 @@ def print_comparison(table: ComparisonTable, out: Path) -> None:
     console().print(f"results, tables and tests are in {out}", soft_wrap=True)
     if not any(row.n_finished for row in table.rows):
         raise UserError(f"no run was successful; the reasons stand below the table and in {out / LOGS}")
-
-
-def print_grid(grid: Grid) -> None:
-    """A comparison on the terminal: the best in bold, notes below."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for place, name in enumerate(grid.header):
-        table.add_column(name, justify="right" if place else "left", overflow="fold")
-    for row in grid.rows:
-        table.add_row(*map(_text, row))
-    stream = console()
-    stream.print(grid.caption, style="bold", soft_wrap=True)
-    stream.print(table)
-    for note in grid.notes:
-        stream.print(note, soft_wrap=True)
-
-
-def _text(cell: Cell) -> Text:
-    from rich.text import Text
-
-    return Text(cell.text + ("*" if cell.star else ""), style="bold" if cell.bold else "")
 
 
 class ComparisonLog(ComparisonLooker):
