@@ -66,8 +66,13 @@ def _table_facts(table: pl.DataFrame, source: str) -> dict[str, Any]:
         "bytes": file.stat().st_size if source and file.is_file() else None,
         "rows": len(table),
         "columns": table.columns,
-        "fingerprint": str(table.hash_rows(seed=0).sum()) if len(table) else "",
+        "fingerprint": _fingerprint(table),
     }
+
+
+def _fingerprint(table: pl.DataFrame) -> str:
+    """Of all values and the order of the rows, as a split is drawn by their places."""
+    return hashlib.sha256(table.hash_rows(seed=0).to_numpy().tobytes()).hexdigest() if len(table) else ""
 
 
 def _store_facts(store: Store) -> dict[str, Any]:
@@ -90,7 +95,7 @@ def check_source(path: Path, now: dict[str, Any]) -> None:
         now: record of today.
     """
     before = json.loads(path.read_text("utf-8"))["source"]
-    for fact, name in (("rows", "rows"), ("columns", "columns"), ("fingerprint", "values (by fingerprint)")):
+    for fact, name in (("rows", "rows"), ("columns", "columns"), ("fingerprint", "values or the order of its rows (by fingerprint)")):
         if before[fact] != now["source"][fact]:
             raise CheckpointError(
                 f"to resume a run its table must stay the same; its {name} were {before[fact]} and are now "

@@ -225,8 +225,8 @@ def _own_data(run: Run, bundle: Bundle, table: str | Store, config: DataConfig |
     frame = collect(lazy)
     if environment(frame)["source"]["fingerprint"] != source["fingerprint"]:
         log.warning(
-            "%s has the columns and the number of rows of the training table, but other values (by fingerprint); all "
-            "its rows are measured, also those that the model may have been trained on",
+            "%s has the columns and the number of rows of the training table, but other values or another order of rows "
+            "(by fingerprint); all its rows are measured, also those that the model may have been trained on",
             table,
         )
         return None
