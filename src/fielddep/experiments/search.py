@@ -6,8 +6,8 @@
     search.json     what was searched, with which budget, and how it ended
 
 Trial 0 has the defaults, then come the starts that the model declares, then what Optuna's TPE sampler proposes. A trial
-is pruned when its lowest validation loss is above the median of the others at the same evaluation (MedianPruner).
-Test rows are not given to any trial.
+of a network is pruned when its lowest validation loss is above the median of the others at the same evaluation
+(MedianPruner). Test rows are not given to any trial.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fielddep.errors import MissingExtraError, UserError
+from fielddep.experiments.tree_configs import TREE_CONFIGS
 from fielddep.experiments.trial_records import LOST, trial_records
 
 if TYPE_CHECKING:
@@ -47,6 +48,16 @@ def import_optuna() -> Any:
     return optuna
 
 
+def _pruner(library: Any, model: str) -> optuna.pruners.BasePruner:
+    """Ends trials that are behind the median; none of trees: those that learn slowly are behind, and end best."""
+    pruner: optuna.pruners.BasePruner = library.pruners.NopPruner()
+    if model not in TREE_CONFIGS:
+        pruner = library.pruners.MedianPruner(
+            n_startup_trials=UNPRUNED_TRIALS, n_warmup_steps=UNPRUNED_LOSSES, n_min_trials=2
+        )
+    return pruner
+
+
 def open_study(folder: Path, request: Mapping[str, Any]) -> optuna.Study:
     """The study of a folder, made if it is not there.
 
@@ -63,9 +74,7 @@ def open_study(folder: Path, request: Mapping[str, Any]) -> optuna.Study:
             storage=f"sqlite:///{path.resolve()}",
             study_name=STUDY,
             load_if_exists=True,
-            pruner=library.pruners.MedianPruner(
-                n_startup_trials=UNPRUNED_TRIALS, n_warmup_steps=UNPRUNED_LOSSES, n_min_trials=2
-            ),
+            pruner=_pruner(library, str(request["model"])),
         )
     except OSError as error:
         raise UserError(f"cannot write {folder}: {error.strerror or error}; choose another folder") from error

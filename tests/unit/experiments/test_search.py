@@ -151,6 +151,19 @@ def test_hopeless_trials_are_pruned(store: Store, tmp_path: Path, monkeypatch: p
     assert records[5].reason == f"after {study_module.UNPRUNED_LOSSES} evaluations"
 
 
+def test_trees_that_learn_slowly_are_not_pruned(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def slow_later(data: TrainingData) -> list[float]:
+        calls.append(1)
+        return [0.9] * 8 + [0.4] if len(calls) > 5 else [0.5] * 8
+
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(slow_later))
+    found = run(store, tmp_path, model="lightgbm", trials=7)
+    assert [record.state for record in found.records] == ["complete"] * 7
+    assert found.best.number == 5
+
+
 @pytest.mark.parametrize(("n_before", "state"), [(0, "complete"), (1, "failed")])
 def test_time_ends_a_trial_under_way(
     n_before: int, state: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
