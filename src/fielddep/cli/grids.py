@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from fielddep.experiments.grid import Cell, Grid
 
-_PADDING = 2
-"""Blanks that the terminal's tables put around a cell."""
+_PADDING = 3
+"""Characters beside a cell: blanks around it and what divides it from the next."""
 
 
 def print_grid(grid: Grid) -> None:
@@ -41,7 +41,7 @@ def columns_by_width(grid: Grid, width: int) -> list[list[int]]:
         needed = _column_width(grid, place)
         if not tables or needed > free:
             tables.append([0])
-            free = width - _PADDING - _column_width(grid, 0)
+            free = width - 1 - _column_width(grid, 0)
         tables[-1].append(place)
         free -= needed
     return tables or [[0]]

@@ -21,9 +21,9 @@ GRID = Grid(
 @pytest.mark.parametrize(
     ("width", "expected"),
     [
-        (80, [[0, 1, 2, 3]]),
-        (45, [[0, 1, 2], [0, 3]]),
-        (28, [[0, 1], [0, 2, 3]]),
+        (49, [[0, 1, 2, 3]]),
+        (48, [[0, 1, 2], [0, 3]]),
+        (30, [[0, 1], [0, 2, 3]]),
         (5, [[0, 1], [0, 2], [0, 3]]),  # a column that fits nowhere still has a table
     ],
 )
@@ -31,7 +31,7 @@ def test_columns_that_do_not_fit_stand_below(width: int, expected: list[list[int
     assert columns_by_width(GRID, width) == expected
 
 
-@pytest.mark.parametrize("width", [28, 36, 45, 46, 80])
+@pytest.mark.parametrize("width", [28, 30, 36, 37, 48, 49, 80])
 def test_no_figure_is_broken(width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     print_grid(GRID)
