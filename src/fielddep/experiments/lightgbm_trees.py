@@ -9,6 +9,7 @@ import numpy as np
 
 from fielddep.experiments.tree_configs import LightGBMConfig
 from fielddep.experiments.tree_growing import Grown, Matrix, Planting, library_settings
+from fielddep.experiments.tree_rows import TreeColumns
 from fielddep.prepared import TrainingData
 
 FIXED = {
@@ -16,11 +17,13 @@ FIXED = {
     "deterministic": True,
     "force_row_wise": True,
     "bagging_freq": 1,
-    # By default values seen fewer than three times in a sample of 200,000 rows share one bin; here none does.
+    # By default values seen fewer than three times in a sample of 200,000 rows share one bin; here none does. In a
+    # field of many values those of the last hundredth of the rows would, too: see `_max_bins`.
     "min_data_in_bin": 1,
     "bin_construct_sample_cnt": 2_000_000,
     "feature_pre_filter": False,
 }
+DEFAULT_BINS = 255
 _TASKS = {
     "binary": ("binary", "binary_logloss"),
     "multiclass": ("multiclass", "multi_logloss"),
@@ -41,7 +44,7 @@ def grow_lightgbm(planting: Planting) -> Grown:
     )
     validation.reference = train
     booster = lgb.train(
-        lightgbm_settings(planting.data),
+        {**lightgbm_settings(planting.data), "max_bin_by_feature": _max_bins(columns)},
         train,
         config.max_trees,
         valid_sets=[validation],
@@ -60,6 +63,14 @@ def grow_lightgbm(planting: Planting) -> Grown:
     trees = booster.dump_model(num_iteration=best)["tree_info"]
     n_parameters = sum(2 * tree["num_leaves"] - 1 for tree in trees)
     return Grown(predict=predict, n_parameters=n_parameters, n_grown=teller.n_trees)
+
+
+def _max_bins(columns: TreeColumns) -> list[int]:
+    """A bin for every value of a categorical field; as many as LightGBM has by default for numbers."""
+    return [
+        DEFAULT_BINS if numbers is not None else max(DEFAULT_BINS, n_ids)
+        for numbers, n_ids in zip(columns.numbers_of, columns.n_ids, strict=True)
+    ]
 
 
 def lightgbm_settings(data: TrainingData) -> dict[str, Any]:

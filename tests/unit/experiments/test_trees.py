@@ -216,3 +216,25 @@ def test_an_absent_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
         check_installed("catboost")
     check_installed("lightgbm")
     check_installed("mdl")
+
+
+def test_lightgbm_gets_every_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values of the last hundredth of the rows keep bins of their own."""
+    frequent = pl.int_range(40_000, eager=True) % 300
+    frame = pl.DataFrame({"item": pl.concat([frequent, 1000 + pl.int_range(200, eager=True)]).cast(pl.String)})
+    frame = frame.with_columns(good=pl.int_range(40_200) % 2, day=pl.int_range(40_200) % 7, weight=pl.lit(1.0))
+    config = Config().replace({"data.target": "good", "data.weight": "weight", "data.min_count": 1})
+    data = prepare_store(write_store(tmp_path / "store", frame, config), find_contender("lightgbm").config(QUICK))
+    bins: list[int] = []
+    train = lgb.train
+
+    def watched(parameters: dict[str, object], rows: lgb.Dataset, *others: object, **named: object) -> lgb.Booster:
+        booster = train(parameters, rows, *others, **named)
+        bins.append(rows.feature_num_bin(0))
+        return booster
+
+    monkeypatch.setattr(lgb, "train", watched)
+    train_contender(data)
+    seen = torch.cat([block.ids_RF[:, 0] for block in data.parts["train"].blocks()]).unique()
+    assert len(seen) > 400
+    assert bins[0] >= len(seen)
