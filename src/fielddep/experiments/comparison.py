@@ -93,6 +93,8 @@ class Comparison:
         mark_folder(self.folder, self.dataset, self.store.sha256)
         chosen = Tuning(store=self.store, folder=self.folder, plan=self.plan, looker=self.looker).run()
         for name, settings in chosen.items():
+            if settings.failure is not None:  # what was run before keeps its file
+                continue
             write_text(self.folder / CONFIGS / f"{name}.toml", settings_toml(settings.config))
         jobs = self._jobs(chosen)
         failures = {
@@ -100,10 +102,9 @@ class Comparison:
             for name, settings in chosen.items()
             if settings.failure is not None
         }
-        JobRuns(folder=self.folder, plan=self.plan, looker=self.looker).run(jobs, failures=failures)
+        results = JobRuns(folder=self.folder, plan=self.plan, looker=self.looker).run(jobs, failures=failures)
         names = list(chosen)
-        by_model = sorted(jobs, key=lambda job: names.index(job.contender))
-        return [result for job in by_model if (result := job.saved()) is not None]
+        return sorted(results, key=lambda result: names.index(result.model))
 
     def _jobs(self, chosen: Mapping[str, Chosen]) -> list[Job]:
         """Seed by seed, so that an interrupted comparison has whole tables of fewer seeds."""

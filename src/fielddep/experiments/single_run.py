@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fielddep.prepared import TrainingData
 
 MEASURED_PARTS = ("validation", "test")
+FAILED_SUFFIX = ".failed.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,18 +74,27 @@ class Job:
         )
 
     def save(self, result: RunResult) -> None:
-        """Write a result beside what it was made from."""
-        write_json(Path(self.result), {"made_from": self.identity, "result": json.loads(result.to_json())})
+        """Write a result beside what it was made from; a failure never takes the place of a finished result."""
+        path, failure = Path(self.result), self._failure_file
+        before = read_saved(path)
+        keeps = result.error is not None and before is not None and before[1].error is None
+        content = {"made_from": self.identity, "result": json.loads(result.to_json())}
+        write_json(failure if keeps else path, content)
+        if not keeps:
+            failure.unlink(missing_ok=True)
 
     def saved(self) -> RunResult | None:
         """The result that is there; None where there is none, or one of other settings or rows."""
-        try:
-            found = json.loads(Path(self.result).read_text("utf-8"))
-            if not isinstance(found, dict) or found.get("made_from") != self.identity:
-                return None
-            return RunResult.from_json(json.dumps(found.get("result")))
-        except (OSError, ValueError):  # a damaged file is none; UserError is a ValueError
-            return None
+        for path in (Path(self.result), self._failure_file):
+            found = read_saved(path)
+            if found is not None and found[0] == self.identity:
+                return found[1]
+        return None
+
+    @property
+    def _failure_file(self) -> Path:
+        """Where a failure stands while a finished result, of other settings or rows, has its place."""
+        return Path(self.result).with_suffix(FAILED_SUFFIX)
 
     def run(self) -> RunResult:
         """Train, and measure.
@@ -130,6 +140,15 @@ class Job:
             predict_seconds=test.seconds,
             predict_rows_per_s=test.n_rows / test.seconds,
         )
+
+
+def read_saved(path: Path) -> tuple[dict[str, Any], RunResult] | None:
+    """What a result was made from, and the result; None where there is none, or the file is damaged."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        return dict(found["made_from"]), RunResult.from_json(json.dumps(found["result"]))
+    except (OSError, ValueError, KeyError, TypeError):  # UserError is a ValueError
+        return None
 
 
 def without_loss(metrics: Mapping[str, float]) -> dict[str, float]:

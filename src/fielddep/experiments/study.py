@@ -58,6 +58,16 @@ def _pruner(library: Any, model: str) -> optuna.pruners.BasePruner:
     return pruner
 
 
+def check_request(folder: Path, request: Mapping[str, Any]) -> None:
+    """Refuse a folder that holds the search of another request; a folder without a search is left as it is.
+
+    Raises:
+        UserError: says what was asked and what is asked now, or that the file of the search cannot be used.
+    """
+    if (folder / DATABASE).is_file():
+        open_study(folder, request)
+
+
 def open_study(folder: Path, request: Mapping[str, Any]) -> optuna.Study:
     """The study of a folder, made if it is not there.
 
@@ -83,7 +93,7 @@ def open_study(folder: Path, request: Mapping[str, Any]) -> optuna.Study:
         raise UserError(f"{path} cannot be used ({reason}); remove it to search anew") from error
     if REQUEST not in study.user_attrs:
         study.set_user_attr(REQUEST, as_json(request))
-    _check_request(study.user_attrs[REQUEST], as_json(request), folder)
+    _check_same(study.user_attrs[REQUEST], as_json(request), folder)
     return study
 
 
@@ -92,13 +102,21 @@ def as_json(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def _check_request(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
-    for name, value in now.items():
-        if before.get(name) != value:
+def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
+    old, new = _dotted(before), _dotted(now)
+    for name in {**new, **old}:
+        if old.get(name) != new.get(name):
             raise UserError(
-                f"{folder} holds a search with {name} = {before.get(name)!r}, now it is {value!r}; give the old value "
-                "to go on, or choose another folder"
+                f"{folder} holds a search of {before.get('model')} with {name} = {old.get(name, 'its default')!r}, now "
+                f"it is {new.get(name, 'its default')!r}; give the same options to go on, or choose another --out"
             )
+
+
+def _dotted(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A request with every setting by its dotted name."""
+    sections: Mapping[str, Mapping[str, Any]] = request.get("settings", {})
+    settings = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
+    return {**{name: value for name, value in request.items() if name != "settings"}, **settings}
 
 
 def next_trial(

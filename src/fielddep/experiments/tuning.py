@@ -17,7 +17,7 @@ from fielddep.experiments.plan import LOGS, SEARCHES, Plan
 from fielddep.experiments.processes import Task, run_tasks
 from fielddep.experiments.results import DEFAULT_SETTINGS
 from fielddep.experiments.search import BEST, is_searched, search_request
-from fielddep.experiments.study import as_json
+from fielddep.experiments.study import as_json, check_request
 from fielddep.files import write_json
 
 TUNED = "tuned"
@@ -59,6 +59,7 @@ class Tuning:
 
         Raises:
             ConfigError: settings that the user gives cannot be read.
+            UserError: a search that was begun in the folder was asked for with other options; nothing is changed then.
         """
         searched = {c.model: None for c in self.plan.contenders if self.plan.budget and self._file_of(c) is None}
         failures = self._search([find_contender(model) for model in searched])
@@ -83,6 +84,8 @@ class Tuning:
 
     def _search(self, models: list[Contender]) -> dict[str, str]:
         """Search what was not searched yet; the reasons of failures by model."""
+        for model in models:  # all before the first begins
+            check_request(self._search_folder(model.name), self._request(model))
         failures = {m.name: reason for m in models if (reason := self._kept_failure(m)) is not None}
         todo = [m for m in models if m.name not in failures and not self._is_searched(m)]
         if models:
