@@ -46,6 +46,11 @@ class Target:
         """Numbers a model must give for a row: one logit or value, or one logit a class."""
         return len(self.classes) if self.task == "multiclass" else 1
 
+    @property
+    def loss_unit(self) -> float:
+        """Factor from the loss of a model to the target's own unit; infinite where squares of it are no float64."""
+        return self.scale * self.scale if self.task == "regression" else 1.0
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for `from_json`."""
         return {**vars(self), "classes": list(self.classes)}

@@ -23,8 +23,8 @@ class Metrics:
     """Streaming metrics of a task.
 
     Binary: logloss, auc, calibration_error. Multi-class: logloss, accuracy. Regression: mse, mae, in the
-    target's own unit. `loss` is what early stopping looks at: logloss or mse. A set that holds one class has no
-    AUC; it is left out rather than invented.
+    target's own unit. `loss` is the logloss or mse; early stopping looks at it, mse of standardised targets. A set that
+    holds one class has no AUC; it is left out rather than invented.
 
     Args:
         target: what is predicted.
@@ -49,8 +49,8 @@ class Metrics:
         self._weight += float(weights.sum(dtype=torch.float64))
         losses_B = row_losses(logits_BC, target_B, self.target.task)
         if self.target.task == "regression":
-            self._add("mse", losses_B * self.target.scale**2, weights)
-            self._add("mae", (logits_BC[:, 0] - target_B).abs() * self.target.scale, weights)
+            self._add("mse", losses_B, weights)
+            self._add("mae", (logits_BC[:, 0] - target_B).abs(), weights)
             return
         self._add("logloss", losses_B, weights)
         if self.target.task == "multiclass":
@@ -69,11 +69,21 @@ class Metrics:
         """Metrics of everything added so far."""
         if self._weight == 0:
             return {}
-        values = {name: total / self._weight for name, total in self._sums.items()}
+        # Sums are those of standardised targets, so that no unit is too large or too small for them.
+        units = {"mse": self.target.loss_unit, "mae": self.target.scale}
+        values = {name: total / self._weight * units.get(name, 1.0) for name, total in self._sums.items()}
         if len(self._scores):
             values |= self._ranked()
-        values["loss"] = values["mse" if self.target.task == "regression" else "logloss"]
+        values["loss"] = values[self._loss_name]
         return values
+
+    def standard_loss(self) -> float:
+        """Mean loss as models are trained with it, of standardised targets: it does not depend on the target's unit."""
+        return self._sums[self._loss_name] / self._weight
+
+    @property
+    def _loss_name(self) -> str:
+        return "mse" if self.target.task == "regression" else "logloss"
 
     def _ranked(self) -> dict[str, float]:
         """Metrics that need the order of the scores."""

@@ -41,6 +41,7 @@ class TrainerState:
 
     step: int = 0
     best_loss: float = math.inf
+    """Of standardised targets, so that the unit of a target cannot matter."""
     best_step: int = -1
     n_bad: int = 0
     """Evaluations since the last improvement."""
@@ -190,21 +191,17 @@ class Trainer:
         self._n_losses += 1
         self._tell(lambda c: c.on_step(self.state.step, len(batch), float(loss.detach())))
 
-    @torch.no_grad()
-    def evaluate(self, loader: BatchSource) -> dict[str, float]:
-        """Metrics of the model as it is, on all rows of a loader."""
-        return evaluate(self.model, self.target, loader, self.device)
-
     def _evaluate_and_decide(self, last: bool) -> None:
         with self._averaged():
-            values = self.evaluate(self.validation)
-            if not math.isfinite(values["loss"]):
+            metrics = _measured(self.model, self.target, self.validation, self.device)
+            loss = metrics.standard_loss()
+            if not math.isfinite(loss):
                 raise TrainingError(self._advice("the validation loss is not a number"))
-            improved = values["loss"] < self.state.best_loss - self.config.min_delta
+            improved = self._is_better(loss)
             if improved:
                 self._best.keep(self.model, self.state.step)
         if improved:
-            self.state.best_loss, self.state.best_step = values["loss"], self.state.step
+            self.state.best_loss, self.state.best_step = loss, self.state.step
             self.state.n_bad = self.state.n_bad_at_lr = 0
         else:
             self.state.n_bad += 1
@@ -213,8 +210,8 @@ class Trainer:
             step=self.state.step,
             epoch=self.state.step / self.train.n_batches,
             lr=self.state.lr,
-            train_loss=float(self._loss_sum) / self._n_losses * self._loss_unit,
-            validation=values,
+            train_loss=float(self._loss_sum) / self._n_losses * self.target.loss_unit,
+            validation=metrics.result(),
             best=improved,
             seconds=round(time.perf_counter() - self._clock, 3),
             rows_per_s=round(self.state.step / self.train.n_batches * self.train.n_rows / self.state.train_seconds, 1),
@@ -244,10 +241,10 @@ class Trainer:
         """Factor of the learning rate at this step: with `lr_decay = "linear"` it falls to zero at the last epoch."""
         return 1.0 - (self.state.step - 1) / self.n_steps if self.config.lr_decay == "linear" else 1.0
 
-    @property
-    def _loss_unit(self) -> float:
-        """Squared errors are told in the target's own unit."""
-        return self.target.scale**2 if self.target.task == "regression" else 1.0
+    def _is_better(self, loss: float) -> bool:
+        """Whether a validation loss fell by enough; `min_delta` is in the target's own unit, as losses are told."""
+        least = self.config.min_delta / self.target.scale / self.target.scale
+        return self.state.best_step < 0 or loss < self.state.best_loss - least
 
     def _checkpoint(self) -> None:
         if self.checkpoints is None:
@@ -300,16 +297,20 @@ class Trainer:
             event(callback)
 
 
-@torch.no_grad()
 def evaluate(model: FieldModel, target: Target, loader: BatchSource, device: torch.device) -> dict[str, float]:
     """Metrics of a model on all rows of a loader."""
+    return _measured(model, target, loader, device).result()
+
+
+@torch.no_grad()
+def _measured(model: FieldModel, target: Target, loader: BatchSource, device: torch.device) -> Metrics:
     model.eval()
     metrics = Metrics(target)
     for batch in loader.batches():
         moved = batch.to(device)
         assert moved.target_B is not None
         metrics.update(model(moved.ids_BF, moved.numbers_BN), moved.target_B, moved.weight_B)
-    return metrics.result()
+    return metrics
 
 
 def _suspect(model: FieldModel, batch: Batch) -> str | None:

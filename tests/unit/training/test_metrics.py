@@ -72,6 +72,22 @@ def test_regression_is_told_in_the_targets_own_unit():
     assert found["mae"] == pytest.approx(mean_absolute_error(y, prediction), rel=1e-5)
 
 
+@pytest.mark.parametrize("scale", [1e-150, 1e-25, 1e20, 1e150])
+def test_no_unit_is_too_large_or_too_small_for_sums(scale):
+    logits, targets = torch.tensor([[0.5], [1.0]]), torch.tensor([0.0, 0.0])
+    metrics = Metrics(Target(name="y", task="regression", scale=scale))
+    found = feed(metrics, logits, targets)
+    assert found["mse"] == pytest.approx(0.625 * scale * scale, rel=1e-12)
+    assert found["mae"] == pytest.approx(0.75 * scale, rel=1e-12)
+    assert metrics.standard_loss() == 0.625
+
+
+def test_squares_beyond_float64_are_infinite_and_no_error():
+    metrics = Metrics(Target(name="y", task="regression", scale=1e160))
+    found = feed(metrics, torch.ones(2, 1), torch.zeros(2))
+    assert (found["mse"], found["mae"], metrics.standard_loss()) == (np.inf, 1e160, 1.0)
+
+
 def test_calibration_error_by_hand():
     p = np.array([0.1] * 10 + [0.8] * 10)
     labels = np.array([True] + [False] * 9 + [True] * 5 + [False] * 5)
