@@ -17,8 +17,10 @@ from fielddep.data.fieldcoder import FieldCoder
 from fielddep.data.numeric import QuantileBins, ScaledNumbers
 
 N_VALUES = 5
-MIN_SCORE = 2.0
-"""Standard deviations above chance from which a value counts as over-represented."""
+MIN_ROWS = 5
+"""Rows of a group that must hold a value; fewer may be alike by chance."""
+MAX_CHANCE = 0.05
+"""Probability that random groups of the same sizes show any value at all."""
 N_NUMBER_BINS = 4
 
 Floats = npt.NDArray[np.float64]
@@ -53,23 +55,30 @@ def over_represented(
 ) -> list[tuple[ValueShare, ...]]:
     """For every group the values that are most clearly more frequent in it than by chance, over all fields.
 
-    Clear means many standard deviations above what a random draw of as many rows would hold, so a value of two rows
-    does not come before one of two thousand.
+    A random draw of as many rows would hold a value as often with a probability so small that none of all values tried
+    is expected to be shown by chance (`MAX_CHANCE`). Those that are left come by the standard deviations that they are
+    above such a draw.
     """
     n_groups = int(group_R.max()) + 1
+    counted = [_counts(coder, rows, position, group_R) for position, coder in enumerate(bundle.encoder.coders)]
+    n_tried = n_groups * sum(int((counts_GV.sum(axis=0) >= MIN_ROWS).sum()) for _, counts_GV in counted)
     found: list[list[tuple[float, ValueShare]]] = [[] for _ in range(n_groups)]
-    for position, coder in enumerate(bundle.encoder.coders):
-        labels, value_R = _values(coder, rows, position)
-        counts_GV = np.zeros((n_groups, len(labels)), dtype=np.int64)
-        np.add.at(counts_GV, (group_R, value_R), 1)
+    for coder, (labels, counts_GV) in zip(bundle.encoder.coders, counted, strict=True):
         scores_GV = _standard_scores(counts_GV)
-        for group in range(n_groups):
-            # More than n of one field cannot be among the n clearest of all fields.
-            for value in np.argsort(-scores_GV[group], kind="stable")[:n]:
-                score = float(scores_GV[group, value])
-                if score >= MIN_SCORE:
-                    found[group].append((score, _share(coder.field.name, labels, counts_GV, group, int(value))))
+        for group, value in np.argwhere(_chances(counts_GV) < MAX_CHANCE / max(n_tried, 1)).tolist():
+            entry = _share(coder.field.name, labels, counts_GV, group, value)
+            found[group].append((float(scores_GV[group, value]), entry))
     return [tuple(share for _, share in sorted(entries, key=lambda e: -e[0])[:n]) for entries in found]
+
+
+def _counts(
+    coder: FieldCoder, rows: EncodedTable, position: int, group_R: npt.NDArray[np.int64]
+) -> tuple[pl.Series, npt.NDArray[np.int64]]:
+    """Labels of the different values of a field, and the rows of every group that hold each."""
+    labels, value_R = _values(coder, rows, position)
+    counts_GV = np.zeros((int(group_R.max()) + 1, len(labels)), dtype=np.int64)
+    np.add.at(counts_GV, (group_R, value_R), 1)
+    return labels, counts_GV
 
 
 def _values(coder: FieldCoder, rows: EncodedTable, position: int) -> tuple[pl.Series, npt.NDArray[np.int64]]:
@@ -82,6 +91,18 @@ def _values(coder: FieldCoder, rows: EncodedTable, position: int) -> tuple[pl.Se
         ids_R, labels = bins.encode(numbers), bins.labels()
     different, value_R = np.unique(ids_R, return_inverse=True)
     return labels.gather(different), value_R
+
+
+def _chances(counts_GV: npt.NDArray[np.int64]) -> Floats:
+    """Probability of a random draw to hold a value as often as a group; 1 where that is rarely, or no more than due."""
+    # Imported here, as it takes longer than everything else in this file and few callers want groups.
+    from scipy.stats import hypergeom
+
+    size_G, count_V, total = counts_GV.sum(axis=1), counts_GV.sum(axis=0), int(counts_GV.sum())
+    group, value = np.nonzero((counts_GV >= MIN_ROWS) & (counts_GV * total > np.outer(size_G, count_V)))
+    chances: Floats = np.ones(counts_GV.shape)
+    chances[group, value] = hypergeom.sf(counts_GV[group, value] - 1, total, count_V[value], size_G[group])
+    return chances
 
 
 def _standard_scores(counts_GV: npt.NDArray[np.int64]) -> Floats:

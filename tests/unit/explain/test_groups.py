@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import comb
+
 import numpy as np
 import polars as pl
 import pytest
 import torch
 
 from fielddep.bundle import Bundle
+from fielddep.data.encoder import TableEncoder
+from fielddep.data.schema import infer_schema
 from fielddep.errors import ConfigError, TableError, UserError
 from fielddep.explain import dependencies
 from fielddep.explain.dependencies import explain_rows
@@ -92,8 +97,10 @@ def test_groups_equal_a_direct_computation(target):
 
 def test_over_represented_values_equal_counting():
     bundle, rows = mixed(), mixed_rows(mixed())
-    group = np.random.default_rng(0).integers(0, 3, 120)
+    group = np.where(FRAME["shape"] == "disc", 0, np.where(FRAME["price"] < FRAME["price"].median(), 1, 2))
+    group[::10] = 0
     found = over_represented(bundle, rows, group, n=100)
+    assert {share.field for shares in found for share in shares} >= {"shape", "price"}
     decoded = bundle.encoder.decode(rows).with_columns(pl.col("colour").fill_null("<missing>"))
     quartiles = {name: decoded[name] for name in ("size", "height")}
     for g in range(3):
@@ -111,8 +118,30 @@ def test_over_represented_values_equal_counting():
             n, p = len(inside), holds.mean()
             deviation = np.sqrt(n * p * (1 - p) * (120 - n) / 119)
             scores.append((inside.sum() - n * p) / deviation)
+            draws = [comb(holds.sum(), k) * comb(120 - holds.sum(), n - k) for k in range(inside.sum(), n + 1)]
+            assert sum(draws) / comb(120, n) < 0.05 and inside.sum() >= 5
         assert scores == sorted(scores, reverse=True)
-        assert all(score >= 2 for score in scores)
+
+
+def test_random_groups_have_no_values_of_their_own():
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {
+            "user": [f"u{n}" for n in rng.integers(0, 3000, 10_000)],
+            "city": [f"c{n}" for n in rng.integers(0, 30, 10_000)],
+            "size": rng.normal(size=10_000),
+            "good": rng.integers(0, 2, 10_000),
+        }
+    )
+    config = quick_config(data__crosses="none")
+    encoder = TableEncoder.fit(frame, infer_schema(frame, config), config.data)
+    bundle, rows = replace(mixed(), encoder=encoder), encoder.encode(frame)
+    group = np.zeros(10_000, dtype=np.int64)
+    group[rng.choice(10_000, 190, replace=False)] = 1
+    assert over_represented(bundle, rows, group) == [(), ()]
+    group[frame["user"].is_in(["u0", "u7", "u9"]).to_numpy()] = 1
+    found = over_represented(bundle, rows, group)[1]
+    assert [(share.value, share.n_rows, share.share_of_all) for share in found] == [("u0", 9, 9e-4), ("u7", 6, 6e-4)]
 
 
 def test_a_field_that_makes_the_groups_stands_out():
