@@ -23,6 +23,7 @@ from fielddep.explain.hiding import Effects, hide_fields
 from fielddep.explain.importance import N_REPEATS, FieldImportance, permutation_importance
 from fielddep.explain.neighbours import NearestValues, nearest_values, value_embeddings
 from fielddep.explain.overview import overview_rows, overview_table
+from fielddep.explain.row_values import cell_texts
 from fielddep.training.history import Evaluation
 
 
@@ -49,7 +50,7 @@ class ExplainedEstimator:
 
     def hide_fields(self, X: Any) -> Effects:
         """What the prediction of every row loses when one field is hidden, for each field."""
-        return hide_fields(self._fitted_bundle(), self._encode(X))
+        return hide_fields(self._fitted_bundle(), self._encode(X), values=self._cell_texts(X))
 
     def nearest_values(self, field: str, value: object, n: int = 10) -> NearestValues:
         """The values of a field most like a given one, by the cosine of their embeddings."""
@@ -86,7 +87,9 @@ class ExplainedEstimator:
         out = OverviewFolder(Path(folder))
         dependencies = global_dependencies(bundle) if learns_dependencies(bundle) else None
         out.write_model(dependencies, self._learning_curve())
-        out.write_rows(overview_rows(bundle, table.take(torch.tensor(rows, dtype=torch.int64)), rows), dependencies)
+        chosen = table.take(torch.tensor(rows, dtype=torch.int64))
+        found = overview_rows(bundle, chosen, rows, values=self._cell_texts(X, rows))
+        out.write_rows(found, dependencies)
         out.write_table(overview_table(bundle, table, seed=seed))
         return out.written
 
@@ -102,6 +105,13 @@ class ExplainedEstimator:
     def _fitted_bundle(self) -> Bundle:
         check_is_fitted(self, "bundle_")
         return self.bundle_
+
+    def _cell_texts(self, X: Any, rows: Sequence[int] | None = None) -> pl.DataFrame:
+        """What rows hold, as text; all of them unless their positions are given."""
+        table = self._check(X)
+        if rows is not None:
+            table = table.select(pl.all().gather(list(rows)))
+        return cell_texts(self._fitted_bundle().encoder, table)
 
     def _encode(self, X: Any, y: Any = None, sample_weight: Any = None) -> EncodedTable:
         """Encoded rows, with targets and weights where they are given."""

@@ -93,7 +93,7 @@ class _MDLEstimator(TableEstimator):
 
     def explain(self, X: Any) -> Explanation:
         """Refined dependencies, weights mu and dependency loss of every row and step."""
-        return explain_rows(self._fitted_bundle(), self._encode(X))
+        return explain_rows(self._fitted_bundle(), self._encode(X), values=self._cell_texts(X))
 
     def group_rows(self, X: Any, y: Any = None, *, n_groups: int = N_GROUPS, seed: int = 0) -> RowGroups:
         """Rows with similar patterns of refined dependencies put together, and what those of a group have in common.

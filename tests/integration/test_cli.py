@@ -383,7 +383,7 @@ def test_explain_rows(table: Path, run: Path, tmp_path: Path, capsys: pytest.Cap
     rows = small_frame()
     for place, row in enumerate((3, 0, 1)):
         held = numbers["values"][place]
-        assert (held["colour"], held["shape"]) == rows.row(row)[:2]
+        assert (held["colour"], held["shape"], held["size"]) == tuple(map(str, rows.row(row)[:3]))
         assert f"row {row}: predicted probability of 1 {probabilities[row]:.4f}" in shown.out
         losses = [sum(step) for step in numbers["loss"][place]]
         assert f"dependency loss {losses[0]:.4g} -> {losses[-1]:.4g}" in shown.out

@@ -43,7 +43,19 @@ def test_importance_and_hiding(name, request):
     found = model.importance(NEW_X, NEW_LABELS, n_repeats=2, seed=3)
     assert found.to_frame().equals(expected.to_frame())
     assert model.importance(NEW_X.to_pandas(), NEW_LABELS, n_repeats=2, seed=3).to_frame().equals(expected.to_frame())
-    assert model.hide_fields(NEW_X).to_frame().equals(hide_fields(bundle, rows).to_frame())
+    texts = NEW_X.select(pl.all().cast(pl.String))
+    assert model.hide_fields(NEW_X).to_frame().equals(hide_fields(bundle, rows, values=texts).to_frame())
+
+
+def test_explanations_show_what_the_rows_hold(mdl, tmp_path: Path):
+    odd = NEW_X.head(3).with_columns(colour=pl.Series(["mauve", None, "red"]), size=pl.Series([1e9, None, 0.25]))
+    colours, sizes = ["mauve", "<missing>", "red"], ["1000000000", "<missing>", "0.25"]
+    for values in (mdl.explain(odd).values, mdl.hide_fields(odd).values):
+        assert (values["colour"].to_list(), values["size"].to_list()) == (colours, sizes)
+    mdl.write_explanations(tmp_path / "odd", odd, rows=(2, 0))
+    effects = pl.read_csv(tmp_path / "odd" / "effects.csv", infer_schema=False)
+    assert effects.filter(hidden="colour")["value"].to_list() == ["mauve", "red"]
+    assert effects.filter(hidden="size")["value"].to_list() == ["1000000000", "0.25"]
 
 
 def test_importance_with_weights(mdl):

@@ -141,7 +141,7 @@ def explain_table(
     from fielddep.explain.overview import overview_rows, overview_table
 
     picked = _pick(bundle, table, wanted, reading)
-    chosen = overview_rows(bundle, picked.chosen, wanted.numbers)
+    chosen = overview_rows(bundle, picked.chosen, wanted.numbers, values=picked.values)
     print_rows(chosen)
     if folder is not None:
         folder.write_rows(chosen, global_dependencies(bundle) if learns_dependencies(bundle) else None)

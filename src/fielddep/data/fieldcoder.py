@@ -12,10 +12,10 @@ import polars as pl
 
 from fielddep.config import DataConfig, for_field
 from fielddep.data.few_rows import NotSimpleError, canonical_values, missing_texts, number_values
-from fielddep.data.numeric import QuantileBins, ScaledNumbers, default_n_bins, log2_texts
+from fielddep.data.numeric import QuantileBins, ScaledNumbers, default_n_bins, log2_intervals, log2_texts
 from fielddep.data.schema import Field
 from fielddep.data.values import NUMBER_MISSING, as_number, canonical
-from fielddep.data.vocabulary import MISSING_ID, Vocabulary, count_values
+from fielddep.data.vocabulary import FIRST_ID, MISSING_ID, Vocabulary, count_values
 from fielddep.errors import UnknownValueError
 
 Coding = Vocabulary | ScaledNumbers | QuantileBins
@@ -155,13 +155,24 @@ class FieldCoder:
         if isinstance(self.coding, ScaledNumbers):
             assert numbers is not None
             return self.coding.decode(ids, numbers).alias(self.field.name)
-        texts = self.coding.labels().gather(ids)
+        texts = self.labels().gather(ids)
         known = pl.when(pl.Series(ids != MISSING_ID)).then(texts)
         return pl.select(known).to_series().alias(self.field.name)
 
     def labels(self) -> pl.Series:
-        """One text per local id."""
-        return self.coding.labels().alias(self.field.name)
+        """One text per local id; a bin is written as its interval."""
+        labels = self.coding.labels()
+        if self.field.numeric == "log2":
+            labels = pl.concat([labels.head(FIRST_ID), log2_intervals(labels.slice(FIRST_ID))])
+        return labels.alias(self.field.name)
+
+    def cell_texts(self, column: pl.Series) -> pl.Series:
+        """What the cells of a column hold, as canonical text; null where this field takes them for missing."""
+        texts = canonical(column, self.missing_values)
+        if self.field.numeric is None:
+            return texts
+        known = as_number(column, self.missing_values).is_not_null()
+        return pl.select(pl.when(known).then(texts)).to_series().alias(column.name)
 
     def state(self) -> dict[str, Any] | None:
         """Plain values of the numeric state; None for a vocabulary, which is saved as a frame."""
@@ -169,7 +180,8 @@ class FieldCoder:
 
     def _unknown_error(self, texts: pl.Series, vocabulary: Vocabulary, first_row: int) -> UnknownValueError:
         rows = vocabulary.unknown_rows(texts)
-        values = [value[:80] for value in texts.gather(rows).unique(maintain_order=True).head(5)]
+        unknown = texts.gather(rows).unique(maintain_order=True).head(5)
+        values = [value[:80] for value in (log2_intervals(unknown) if self.field.numeric == "log2" else unknown)]
         return UnknownValueError(
             f"field {self.field.name!r} must hold values seen in training; given {len(rows)} unknown, such as "
             f"{', '.join(map(repr, values))}, the first in row {first_row + int(rows[0])} (counted from 0); correct "

@@ -221,3 +221,29 @@ def log2_texts(numbers: pl.Series) -> pl.Series:
     squares = np.floor(np.log(np.maximum(whole, 1.0)) ** 2)
     binned = pl.Series(numbers.name, np.where(whole > 2, squares, whole - 2))
     return canonical(pl.select(pl.when(numbers.is_not_null()).then(binned)).to_series())
+
+
+def log2_intervals(bins: pl.Series) -> pl.Series:
+    """The numbers of each bin that `log2_texts` gives, as an interval.
+
+    Example:
+        >>> log2_intervals(pl.Series(["-2", "0", "1", "21"])).to_list()
+        ['[0, 1)', '[2, 3)', '[3, 5)', '[98, 109)']
+    """
+    numbers = bins.cast(pl.Float64).to_numpy()
+    ends = zip(_bin_starts(numbers), _bin_starts(numbers + 1), strict=True)
+    return pl.Series(bins.name, [f"[{_edge_text(low)}, {_edge_text(high)})" for low, high in ends], dtype=pl.String)
+
+
+def _bin_starts(bins: Floats) -> Floats:
+    """The smallest whole number of each bin of `log2_texts`, or of the next one that has any."""
+    with np.errstate(over="ignore"):
+        starts = np.ceil(np.exp(np.sqrt(np.maximum(bins, 1.0))))
+    # Rounding may put a start into the bin below.
+    starts += np.floor(np.log(starts) ** 2) < bins
+    return np.where(bins > 0, starts, bins + 2)
+
+
+def _edge_text(edge: float) -> str:
+    """Whole numbers digit by digit, so that neighbours differ; very large ones with six digits."""
+    return f"{edge:.0f}" if abs(edge) < 1e15 else f"{edge:.6g}"

@@ -119,6 +119,6 @@ def _numbers_of(coder: FieldCoder) -> npt.NDArray[np.float32] | None:
         return None
     numbers = np.arange(max(len(coder.counts), FIRST_ID), dtype=np.float32)
     if coder.field.numeric == "log2":
-        numbers = coder.labels().cast(pl.Float32, strict=False).fill_null(np.nan).to_numpy().copy()
+        numbers = coder.coding.labels().cast(pl.Float32, strict=False).fill_null(np.nan).to_numpy().copy()
     numbers[:FIRST_ID] = np.nan
     return numbers

@@ -15,9 +15,9 @@ import torch
 
 from fielddep.bundle import Bundle
 from fielddep.data.encoded import EncodedTable
-from fielddep.data.vocabulary import MISSING
 from fielddep.errors import UserError
 from fielddep.explain.field_table import Array, Dependency, FieldDependencies, Leanings
+from fielddep.explain.row_values import value_texts
 from fielddep.nn.mdl import MDL
 from fielddep.nn.refinement import Dependencies
 
@@ -31,7 +31,6 @@ __all__ = [
     "global_dependencies",
     "learns_dependencies",
     "refined_blocks",
-    "value_texts",
 ]
 
 BLOCK_ROWS = 1024
@@ -119,18 +118,23 @@ def global_dependencies(bundle: Bundle) -> FieldDependencies:
 
 
 @torch.no_grad()
-def explain_rows(bundle: Bundle, rows: EncodedTable) -> Explanation:
+def explain_rows(bundle: Bundle, rows: EncodedTable, *, values: pl.DataFrame | None = None) -> Explanation:
     """Refine the given rows and keep every step.
 
     Meant for chosen rows: a row of m fields takes (T + 1) m (m + 2) numbers. `refined_blocks` gives the last step of
     any number of rows.
+
+    Args:
+        bundle: a model with dependencies.
+        rows: encoded rows.
+        values: what the rows hold, see `row_values.cell_texts`; by default as far as their ids tell.
     """
     model = dependency_model(bundle)
     sparsity = model.config.sparsity
     blocks = [list(model.refinement.path(e_BFD)) for e_BFD in _embedded(model, rows)]
     return Explanation(
         fields=bundle.encoder.schema.field_names,
-        values=value_texts(bundle, rows),
+        values=value_texts(bundle.encoder, rows) if values is None else values,
         w_RSFF=_stack([[state.w_BFF for state in path] for path in blocks]),
         mu_RSF=_stack([[state.mu_BF for state in path] for path in blocks]),
         loss_RSF=_stack([[state.loss_BF(sparsity) for state in path] for path in blocks]),
@@ -147,18 +151,6 @@ def refined_blocks(bundle: Bundle, rows: EncodedTable) -> Iterator[Dependencies]
         yield Dependencies(
             w_BFF=last.w_BFF.cpu(), mu_BF=last.mu_BF.cpu(), squared_residuals_BF=last.squared_residuals_BF.cpu()
         )
-
-
-def value_texts(bundle: Bundle, rows: EncodedTable) -> pl.DataFrame:
-    """What rows hold, as text for labels; numbers with six digits, as more are noise of float32."""
-    values = bundle.encoder.decode(rows)
-    texts = [
-        pl.Series(column.name, [None if x is None else f"{x:.6g}" for x in column], dtype=pl.String)
-        if column.dtype.is_float()
-        else column.cast(pl.String)
-        for column in values
-    ]
-    return pl.DataFrame(texts).select(pl.all().fill_null(MISSING))
 
 
 def dependency_model(bundle: Bundle) -> MDL:

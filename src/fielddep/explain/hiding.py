@@ -18,8 +18,9 @@ from fielddep.data.encoded import EncodedTable
 from fielddep.data.target import Target
 from fielddep.errors import UserError
 from fielddep.explain.changed_rows import hide_field
-from fielddep.explain.dependencies import dependency_model, value_texts
+from fielddep.explain.dependencies import dependency_model
 from fielddep.explain.field_table import Array
+from fielddep.explain.row_values import value_texts
 from fielddep.explain.scores import model_logits, target_of
 from fielddep.nn.link import predictions
 from fielddep.nn.mdl import MDL
@@ -94,22 +95,29 @@ class Effects:
         return pl.DataFrame(columns)
 
 
-def hide_fields(bundle: Bundle, rows: EncodedTable) -> Effects:
+def hide_fields(bundle: Bundle, rows: EncodedTable, *, values: pl.DataFrame | None = None) -> Effects:
     """What the prediction of every row loses when one field is hidden, for each field. Any model.
 
     See `changed_rows.hide_field` for what a hidden field is.
+
+    Args:
+        bundle: the model.
+        rows: encoded rows.
+        values: what the rows hold, see `row_values.cell_texts`; by default as far as their ids tell.
     """
     logits = (model_logits(bundle, hidden) for hidden in hidden_rows(bundle, rows))
-    return _effects(bundle, rows, bundle.encoder.schema.field_names, logits)
+    return _effects(bundle, rows, values, bundle.encoder.schema.field_names, logits)
 
 
-def without_refinement(bundle: Bundle, rows: EncodedTable) -> Effects:
+def without_refinement(bundle: Bundle, rows: EncodedTable, *, values: pl.DataFrame | None = None) -> Effects:
     """What the prediction of every row loses when refinement is switched off: T = 0, the same weights.
+
+    See `hide_fields` for the arguments.
 
     Raises:
         UserError: when the model does not refine.
     """
-    return _effects(bundle, rows, (REFINEMENT,), iter([model_logits(unrefined(bundle), rows)]))
+    return _effects(bundle, rows, values, (REFINEMENT,), iter([model_logits(unrefined(bundle), rows)]))
 
 
 def hidden_rows(bundle: Bundle, rows: EncodedTable) -> Iterator[EncodedTable]:
@@ -146,7 +154,13 @@ def _takes_steps(model: MDL) -> bool:
     return model.config.dependencies == "refined" and model.refinement.n_inner_steps > 0
 
 
-def _effects(bundle: Bundle, rows: EncodedTable, names: tuple[str, ...], changed: Iterator[torch.Tensor]) -> Effects:
+def _effects(
+    bundle: Bundle,
+    rows: EncodedTable,
+    values: pl.DataFrame | None,
+    names: tuple[str, ...],
+    changed: Iterator[torch.Tensor],
+) -> Effects:
     target = target_of(bundle)
     logits_RC = model_logits(bundle, rows).double()
     classes_R = _followed_classes(logits_RC, target)
@@ -157,7 +171,7 @@ def _effects(bundle: Bundle, rows: EncodedTable, names: tuple[str, ...], changed
     regression = target.task == "regression"
     return Effects(
         names=names,
-        values=value_texts(bundle, rows),
+        values=value_texts(bundle.encoder, rows) if values is None else values,
         classes=() if regression else tuple(target.classes[int(c)] for c in classes_R),
         prediction_R=predicted[0],
         without_RF=np.stack(predicted[1:], axis=1),

@@ -66,21 +66,24 @@ class TableOverview:
     scores: ScoreDistribution | None
 
 
-def overview_rows(bundle: Bundle, rows: EncodedTable, numbers: Sequence[int]) -> RowsOverview:
+def overview_rows(
+    bundle: Bundle, rows: EncodedTable, numbers: Sequence[int], *, values: pl.DataFrame | None = None
+) -> RowsOverview:
     """All explanations of some rows, at most `MAX_CHOSEN`. Any model.
 
     Args:
         bundle: the model.
         rows: encoded rows.
         numbers: what the rows are called.
+        values: what the rows hold, see `row_values.cell_texts`; by default as far as their ids tell.
     """
     if len(rows) > MAX_CHOSEN:
         raise UserError(f"at most {MAX_CHOSEN:,} rows can be explained one by one; given {len(rows):,}; choose fewer")
     return RowsOverview(
         numbers=tuple(numbers),
-        effects=hide_fields(bundle, rows),
-        refinement=without_refinement(bundle, rows) if refines(bundle) else None,
-        explanation=explain_rows(bundle, rows) if learns_dependencies(bundle) else None,
+        effects=hide_fields(bundle, rows, values=values),
+        refinement=without_refinement(bundle, rows, values=values) if refines(bundle) else None,
+        explanation=explain_rows(bundle, rows, values=values) if learns_dependencies(bundle) else None,
     )
 
 

@@ -23,6 +23,7 @@ from fielddep.data.row_sample import RowSample, join_rows
 from fielddep.data.store.store import Store
 from fielddep.data.store.translate import Translation, same_ids, stored_rows
 from fielddep.errors import SchemaError, SplitError, TableError
+from fielddep.explain.row_values import cell_texts
 from fielddep.explain.scores import target_of
 from fielddep.predictor import ALL, CHUNK_ROWS, evaluated_part
 
@@ -35,12 +36,14 @@ class PickedRows:
 
     Attributes:
         chosen: the rows that were asked for, in that order.
+        values: what they hold, one column a field; None where only their ids are known, as in a store.
         sample: a sample, in the order of the table; with targets where the table holds them. None where none was asked.
         n_rows: rows that the sample was drawn from; 0 where none was asked.
         part: of a store the part that the sample was drawn from; else "all".
     """
 
     chosen: EncodedTable
+    values: pl.DataFrame | None
     sample: EncodedTable | None
     n_rows: int
     part: str = ALL
@@ -80,18 +83,26 @@ def pick_table_rows(
     check_columns(columns, needed)
     sample = RowSample(n_sample, seed=seed)
     found: dict[int, EncodedTable] = {}
+    values = [cell_texts(encoder, pl.DataFrame(schema=dict.fromkeys(encoder.schema.field_names, pl.String)))]
     n_seen = 0
-    for block in _encoded_chunks(table.select(needed), encoder, with_target=known and n_sample > 0):
-        for number in numbers:
-            if n_seen <= number < n_seen + len(block):
-                found[number] = block.take(torch.tensor([number - n_seen]))
+    for chunk, block in _encoded_chunks(table.select(needed), encoder, with_target=known and n_sample > 0):
+        here = [number for number in numbers if n_seen <= number < n_seen + len(block)]
+        if here:
+            values.append(cell_texts(encoder, chunk[[number - n_seen for number in here]]))
+            found |= {number: block.take(torch.tensor([number - n_seen])) for number in here}
         n_seen += len(block)
         if n_sample:
             sample.add(block)
         elif len(found) == len(numbers):
             break
     _check_numbers(numbers, n_seen if len(found) < len(numbers) else None)
-    return PickedRows(chosen=_in_order(found, numbers, encoder), sample=sample.table, n_rows=sample.n_seen)
+    place = {number: at for at, number in enumerate(found)}
+    return PickedRows(
+        chosen=_in_order(found, numbers, encoder),
+        values=pl.concat(values).select(pl.all().gather([place[number] for number in numbers])),
+        sample=sample.table,
+        n_rows=sample.n_seen,
+    )
 
 
 def pick_store_rows(
@@ -121,7 +132,7 @@ def pick_store_rows(
     found = read if translation is None else {number: translation(row)[0] for number, row in read.items()}
     chosen = _in_order(found, numbers, encoder)
     if not n_sample:
-        return PickedRows(chosen=chosen, sample=None, n_rows=0)
+        return PickedRows(chosen=chosen, values=None, sample=None, n_rows=0)
     drawn_from = part or evaluated_part(store)
     if drawn_from != ALL and not store.n_rows_of.get(drawn_from):
         raise SplitError(f"store {store.folder} has no {drawn_from} rows; choose another part")
@@ -130,14 +141,17 @@ def pick_store_rows(
     sample = RowSample(n_sample, seed=seed)
     for block, _ in blocks:
         sample.add(block)
-    return PickedRows(chosen=chosen, sample=sample.table, n_rows=sample.n_seen, part=drawn_from)
+    return PickedRows(chosen=chosen, values=None, sample=sample.table, n_rows=sample.n_seen, part=drawn_from)
 
 
-def _encoded_chunks(table: pl.LazyFrame, encoder: TableEncoder, *, with_target: bool) -> Iterator[EncodedTable]:
+def _encoded_chunks(
+    table: pl.LazyFrame, encoder: TableEncoder, *, with_target: bool
+) -> Iterator[tuple[pl.DataFrame, EncodedTable]]:
+    """Rows as they are and encoded, some at a time."""
     first_row = 0
     for chunk in stream_batches(table, CHUNK_ROWS):
         try:
-            yield encoder.encode(chunk, with_target=with_target, first_row=first_row, handle_unknown="rare")
+            yield chunk, encoder.encode(chunk, with_target=with_target, first_row=first_row, handle_unknown="rare")
         except SchemaError as error:
             advice = "; or do without importance (--no-importance)" if with_target else ""
             raise SchemaError(f"{error}{advice}") from None

@@ -101,6 +101,8 @@ def test_unknown_value_as_an_error() -> None:
     with pytest.raises(UnknownValueError, match=r"'colour'.*given 2 unknown, such as 'green', 'pink'.*row 102 "):
         encoder.encode(rows, first_row=100)
     assert encoder.encode(rows, handle_unknown="rare").ids_RF[:, 0].tolist() == [2, 0, 1, 1]
+    with pytest.raises(UnknownValueError, match=r"'clicks'.*given 1 unknown, such as '\[8, 10\)', the first in row 3 "):
+        encoder.encode(TRAIN.with_columns(pl.Series("clicks", [0, 3, 3, 9])))
 
 
 def test_decode() -> None:
@@ -109,7 +111,7 @@ def test_decode() -> None:
     assert decoded["colour"].to_list() == ["red", "red", "<rare>", None]
     assert decoded["size"].to_list() == pytest.approx([1.0, 3.0, None, 2.0])
     assert decoded["price"].to_list() == ["(-inf, 3)", "(-inf, 3)", "[3, inf)", "[3, inf)"]
-    assert decoded["clicks"].to_list() == ["-2", "1", "1", "21"]
+    assert decoded["clicks"].to_list() == ["[0, 1)", "[3, 5)", "[3, 5)", "[98, 109)"]
 
 
 def test_labels_of_ids() -> None:
@@ -117,6 +119,7 @@ def test_labels_of_ids() -> None:
     assert encoder.values("colour").to_list() == ["<missing>", "<rare>", "red", "blue"]
     assert encoder.values("size").to_list() == ["<missing>", "<number>"]
     assert encoder.values("price").to_list() == ["<missing>", "<rare>", "(-inf, 3)", "[3, inf)"]
+    assert encoder.values("clicks").to_list() == ["<missing>", "<rare>", "[3, 5)", "[0, 1)", "[98, 109)"]
     with pytest.raises(SchemaError, match="did you mean 'colour'"):
         encoder.values("color")
 

@@ -7,6 +7,7 @@ from fielddep.data.numeric import (
     QuantileBins,
     ScaledNumbers,
     default_n_bins,
+    log2_intervals,
     log2_texts,
     mean_and_std,
 )
@@ -96,6 +97,17 @@ def test_binning_of_counts_as_in_the_paper() -> None:
     numbers = floats([-3.0, 0.0, 1.0, 2.0, 2.9, 3.0, 8.0, 1000.0, None, 1e30])
     # ln(3)^2 = 1.21, ln(8)^2 = 4.32, ln(1000)^2 = 47.7, ln(1e30)^2 = 4771.7
     assert log2_texts(numbers).to_list() == ["-5", "-2", "-1", "0", "0", "1", "4", "47", None, "4771"]
+
+
+def test_intervals_of_the_bins_of_counts() -> None:
+    numbers = np.concatenate([np.arange(-20, 20_000), np.floor(np.exp(np.linspace(10, 30, 500)))]).astype(np.float64)
+    bins = log2_texts(pl.Series(numbers))
+    intervals = log2_intervals(bins).to_list()
+    for number, interval in zip(numbers, intervals, strict=True):
+        low, high = (float(end) for end in interval.strip("[)").split(", "))
+        assert low <= number < high
+    assert len(set(intervals)) == bins.n_unique()
+    assert log2_intervals(pl.Series(["4771"])).to_list() == ["[9.94886e+29, 1.00211e+30)"]
 
 
 @pytest.mark.parametrize("kind", ["normal", "counts", "heavy", "constant", "none"])

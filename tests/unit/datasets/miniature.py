@@ -21,10 +21,10 @@ def write_lines(path: Path, lines: Sequence[str]) -> Path:
 
 
 def decoded(store: Store) -> pl.DataFrame:
-    """All rows: the label of every field's id, the target, and the part."""
+    """All rows: what the vocabulary of every field holds for its id, the target, and the part."""
     rows = store.read(0, store.n_rows)
     fields = {
-        field.name: coder.labels().gather(rows.ids_RF[:, i].numpy())
+        field.name: coder.coding.labels().gather(rows.ids_RF[:, i].numpy())
         for i, (field, coder) in enumerate(zip(store.encoder.schema.fields, store.encoder.coders, strict=True))
     }
     parts = [PART_NAMES[mark] for mark in store.parts(0, store.n_rows)]

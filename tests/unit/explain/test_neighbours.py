@@ -69,6 +69,17 @@ def test_numbers_of_bins_and_their_labels():
     assert nearest_values(bundle, "price", label).value == label
 
 
+def test_numbers_of_bins_of_counts_are_no_names_of_bins():
+    frame = mixed_frame().with_columns(visits=pl.int_range(400) % 120)
+    settings = {"data__fields": ["colour", "visits"], "data__kinds": {"visits": "numerical"}}
+    bundle = bundle_of(frame, quick_config(data__numeric={"visits": "log2"}, train__max_epochs=1, **settings))
+    near = nearest_values(bundle, "visits", 21, n=3)
+    assert near.value == "[21, 24)"
+    for same in (23.5, "21", "21.0", near.value):
+        assert nearest_values(bundle, "visits", same, n=3).to_frame().equals(near.to_frame())
+    assert not {"9", "21"} & set(bundle.encoder.values("visits"))
+
+
 def test_missing_and_rare_may_be_asked_for():
     bundle = mixed()
     assert nearest_values(bundle, "colour", None).value == "<missing>"

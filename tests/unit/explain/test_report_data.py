@@ -92,6 +92,7 @@ def test_facts_of_every_kind_of_field() -> None:
     assert 40 < float(size.example or "nan") < 60
     assert (weight.kind, weight.n_values, weight.example) == ("number", None, "99.75")
     assert (visits.kind, visits.example) == ("count, in bins", "1")
+    assert [value for value, _ in visits.frequent] == ["[70, 79)", "[79, 88)", "[62, 70)"]
     assert len(rows) == N_ROWS
 
 

@@ -12,6 +12,7 @@ import torch
 from fielddep.data.encoded import EncodedTable
 from fielddep.errors import SchemaError, SplitError, TableError
 from fielddep.explain import table_rows
+from fielddep.explain.row_values import cell_texts
 from fielddep.explain.table_rows import pick_store_rows, pick_table_rows
 from fielddep.predictor import reading_for
 from tests.conftest import quick_config, small_frame
@@ -47,6 +48,8 @@ def test_chosen_rows_and_all_others(source, chunk_rows, monkeypatch):
     monkeypatch.setattr(table_rows, "CHUNK_ROWS", chunk_rows)
     picked = pick(source)
     assert_rows(picked.chosen, FRAME[list(NUMBERS)])
+    assert picked.values is not None
+    assert picked.values.equals(cell_texts(mixed().encoder, FRAME[list(NUMBERS)]))
     assert picked.sample is not None
     assert_rows(picked.sample, FRAME)
     assert picked.sample.target_R.tolist() == FRAME["good"].to_list()
@@ -108,7 +111,10 @@ def test_unknown_values_are_rare_even_where_predicting_refuses_them():
         small_frame(), quick_config(train__max_epochs=1, data__handle_unknown="error", data__crosses="none")
     )
     odd = small_frame(10).with_columns(colour=pl.lit("mauve"))
-    assert (pick(odd, (0,), bundle=strict).chosen.ids_RF[:, 0] == 1).all()
+    picked = pick(odd, (0,), bundle=strict)
+    assert (picked.chosen.ids_RF[:, 0] == 1).all()
+    assert picked.values["colour"].to_list() == ["mauve"]
+    assert pick(odd, (), bundle=strict).values.is_empty()
 
 
 # --- stores ---------------------------------------------------------------------------------------------------
@@ -126,7 +132,7 @@ def test_rows_of_a_store_are_counted_over_all_parts(stored):
     store, frame, bundle = stored
     picked = pick_store_rows(bundle, store, (150, 2))
     assert_rows(picked.chosen, frame[[150, 2]], bundle)
-    assert picked.part == "test"
+    assert picked.part == "test" and picked.values is None
     assert len(picked.sample) == picked.n_rows == store.n_rows_of["test"]
     everything = pick_store_rows(bundle, store, (), part="all")
     assert_rows(everything.sample, frame, bundle)
