@@ -77,7 +77,23 @@ def check_target(estimator: BaseEstimator, y: Any) -> npt.NDArray[Any]:
     column: npt.NDArray[Any] = column_or_1d(values, warn=True)
     if column.dtype.kind == "f" and not np.isfinite(column).all():
         raise SchemaError("y must hold finite numbers or labels; given NaN or inf. Remove these rows")
+    # A list is looked at itself, as numpy makes the text "nan" of a NaN among texts.
+    labels = (y if isinstance(y, (list, tuple)) else column) if column.dtype.kind in "OU" else ()
+    missing = [row for row, label in enumerate(labels) if _is_missing(label)]
+    if missing:
+        raise SchemaError(
+            f"y must hold a label in every row; given {len(missing)} missing, the first in row {missing[0]} (counted "
+            "from 0); remove these rows"
+        )
     return column
+
+
+def _is_missing(label: Any) -> bool:
+    """Whether a label is None, NaN, or what pandas has for them."""
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # pandas' NA is neither equal to itself nor unequal
+        return True
 
 
 def frame_of(X: Any) -> pl.DataFrame:

@@ -460,3 +460,17 @@ def test_a_split_that_is_asked_for_is_used():
 def test_names_of_the_library_are_refused_as_columns(name):
     with pytest.raises(SchemaError, match=f"no column of X may be called '{name}'"):
         classifier().fit(X.with_columns(pl.lit("a").alias(name)), Y)
+
+
+@pytest.mark.parametrize("gap", [None, float("nan"), pd.NA, pd.NaT], ids=["None", "NaN", "NA", "NaT"])
+def test_missing_labels_are_refused(gap):
+    labels = ["yes", "no", gap, "no", gap]
+    message = r"y must hold a label in every row; given 2 missing, the first in row 2 \(counted from 0\); remove these"
+    for given in (labels, np.array(labels, dtype=object), pd.Series(labels, dtype=object)):
+        with pytest.raises(SchemaError, match=message):
+            classifier().fit(X.head(5), given)
+    good = [str(label) for label in Y]
+    with pytest.raises(SchemaError, match=message):
+        classifier().fit(X, good, eval_set=(X.head(5), labels))
+    with pytest.raises(SchemaError, match=message):
+        classifier().fit(X.head(5), pl.Series(["yes", "no", None, "no", None]))
