@@ -24,7 +24,7 @@ from fielddep.data.target import KnownTask, class_texts
 from fielddep.data.values import canonical
 from fielddep.errors import SchemaError, UserError
 from fielddep.estimator_explain import ExplainedEstimator
-from fielddep.estimator_input import TARGET, WEIGHT, Rows, check_target, frame_of, has_names, stack
+from fielddep.estimator_input import Rows, check_target, frame_of, has_names, stack
 from fielddep.fitting import fit_table
 from fielddep.predictor import Predictor
 from fielddep.training.callbacks import ProgressBar
@@ -43,14 +43,14 @@ class TableEstimator(ExplainedEstimator, BaseEstimator):  # type: ignore[misc]  
     def _fit(self, rows: Rows, eval_set: tuple[Any, Any] | None, task: KnownTask) -> None:
         rows.check_size()
         table = rows.table()
-        config = self._config(task, weighted=rows.weight is not None)
+        config = self._config(rows, task)
         if eval_set is None:
-            split = split_rows(table, config.split, TARGET)
+            split = split_rows(table, config.split, rows.target_name)
         else:
             extra = Rows.of(self, eval_set[0], eval_set[1], None if rows.weight is None else 1.0)
             n_rows, n_extra = len(table), len(extra.fields)
             split = Split(train=np.arange(n_rows), validation=np.arange(n_rows, n_rows + n_extra), test=np.arange(0))
-            table = stack(table, extra.table())
+            table = stack(table, replace(extra, target_name=rows.target_name, weight_name=rows.weight_name).table())
         fitted = fit_table(table, config, split=split, callbacks=[ProgressBar()] if self.verbose else [])
         self._adopt(Bundle(config=fitted.config, encoder=fitted.encoder, model=fitted.model))
         self.n_features_in_ = rows.fields.width
@@ -107,13 +107,13 @@ class TableEstimator(ExplainedEstimator, BaseEstimator):  # type: ignore[misc]  
             )
         return table
 
-    def _config(self, task: KnownTask, *, weighted: bool) -> Config:
+    def _config(self, rows: Rows, task: KnownTask) -> Config:
         seed = self._seed()
         settings = {path: getattr(self, path.partition(".")[2]) for path in SHARED_SETTINGS}
         settings |= self._model_settings()
         settings |= {
-            "data.target": TARGET,
-            "data.weight": WEIGHT if weighted else None,
+            "data.target": rows.target_name,
+            "data.weight": None if rows.weight is None else rows.weight_name,
             "data.task": task,
             "data.kinds": dict(self.kinds or {}),
             "split.method": "stratified",  # held-out rows keep the shares of the classes
@@ -201,7 +201,8 @@ class TableRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
 
         Args:
             X: pandas, Polars or numpy table, one column a field.
-            y: target of every row.
+            y: target of every row. The model calls it by its own name, or y where it has none: a table that the saved
+                model is to be evaluated on holds it in the column of that name.
             sample_weight: weight of every row, 0 or more; a row of weight 0 counts as absent.
             eval_set: (X, y) of validation rows, all of weight 1; by default a share `validation` of the rows is held
                 out.

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from fielddep.bundle import Bundle
 from fielddep.data.encoded import EncodedTable
-from fielddep.errors import TableError
+from fielddep.errors import SchemaError, TableError
 from fielddep.estimator_input import check_target
 from fielddep.explain.curves import LearningCurve, learning_curve
 from fielddep.explain.dependencies import global_dependencies, learns_dependencies
@@ -44,6 +44,8 @@ class ExplainedEstimator:
             n_repeats: shuffles of every field.
             seed: seed of the shuffles.
         """
+        if y is None:
+            raise SchemaError("importance is measured on rows with known targets; given y = None; give y")
         return permutation_importance(
             self._fitted_bundle(), self._encode(X, y, sample_weight), n_repeats=n_repeats, seed=seed
         )

@@ -15,8 +15,8 @@ from fielddep.data.readers import collect, read_table
 from fielddep.data.values import canonical
 from fielddep.errors import SchemaError
 
-TARGET = "__target__"
-WEIGHT = "__weight__"
+TARGET, WEIGHT = "y", "sample_weight"
+"""Names of the target and the weights where they have none of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,13 +26,17 @@ class Rows:
     Attributes:
         fields: one column a field.
         target: target of every row.
+        target_name: what the model calls the target: the name of `y`, no name of a field.
         weight: sample weights; None means one each.
+        weight_name: what the model calls them, no name of a field either.
         named: whether the columns had names.
     """
 
     fields: pl.DataFrame
     target: npt.NDArray[Any]
+    target_name: str
     weight: npt.NDArray[np.float64] | None
+    weight_name: str
     named: bool
 
     @classmethod
@@ -41,10 +45,15 @@ class Rows:
         target = check_target(estimator, y)
         fields = frame_of(X)
         check_consistent_length(fields, target)
-        for name in (TARGET, WEIGHT):
-            if name in fields.columns:
-                raise SchemaError(f"no column of X may be called {name!r}, a name of the library's own; rename it")
-        rows = cls(fields=fields, target=target, weight=None, named=has_names(X))
+        name = _target_name(y, fields.columns)
+        rows = cls(
+            fields=fields,
+            target=target,
+            target_name=name,
+            weight=None,
+            weight_name=_unequal(WEIGHT, [*fields.columns, name]),
+            named=has_names(X),
+        )
         if sample_weight is None:
             return rows
         weight = _check_sample_weight(sample_weight, fields, dtype=np.float64)
@@ -65,8 +74,8 @@ class Rows:
 
     def table(self) -> pl.DataFrame:
         """Fields, target and weight in one table."""
-        table = self.fields.with_columns(pl.Series(TARGET, self.target.tolist(), strict=False))
-        return table if self.weight is None else table.with_columns(pl.Series(WEIGHT, self.weight))
+        table = self.fields.with_columns(pl.Series(self.target_name, self.target.tolist(), strict=False))
+        return table if self.weight is None else table.with_columns(pl.Series(self.weight_name, self.weight))
 
 
 def check_target(estimator: BaseEstimator, y: Any) -> npt.NDArray[Any]:
@@ -94,6 +103,24 @@ def _is_missing(label: Any) -> bool:
         return label is None or bool(label != label)
     except TypeError:  # pandas' NA is neither equal to itself nor unequal
         return True
+
+
+def _target_name(y: Any, columns: list[str]) -> str:
+    """The name that `y` has of its own, unless a column is called so."""
+    given = getattr(y, "name", None)
+    return given if isinstance(given, str) and given and given not in columns else _unequal(TARGET, columns)
+
+
+def _unequal(name: str, others: list[str]) -> str:
+    """The name, with as many underscores behind it as it takes to be none of the others.
+
+    Example:
+        >>> _unequal("y", ["x"]), _unequal("y", ["y", "y_"])
+        ('y', 'y__')
+    """
+    while name in others:
+        name += "_"
+    return name
 
 
 def frame_of(X: Any) -> pl.DataFrame:

@@ -38,7 +38,7 @@ def fm() -> BaselineClassifier:
 def test_importance_and_hiding(name, request):
     model = request.getfixturevalue(name)
     bundle = model.bundle_
-    rows = bundle.encoder.encode(NEW_X.with_columns(pl.Series("__target__", NEW_LABELS)), with_target=True)
+    rows = bundle.encoder.encode(NEW_X.with_columns(pl.Series("y", NEW_LABELS)), with_target=True)
     expected = permutation_importance(bundle, rows, n_repeats=2, seed=3)
     found = model.importance(NEW_X, NEW_LABELS, n_repeats=2, seed=3)
     assert found.to_frame().equals(expected.to_frame())
@@ -120,6 +120,8 @@ def test_explanations_as_files(mdl, tmp_path: Path, monkeypatch):
 def test_what_is_refused(mdl):
     with pytest.raises(SchemaError, match="given also 'maybe'"):
         mdl.importance(NEW_X.head(2), ["yes", "maybe"])
+    with pytest.raises(SchemaError, match="known targets; given y = None; give y"):
+        mdl.importance(NEW_X, None)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         mdl.importance(NEW_X, NEW_LABELS[:-1])
     unfitted = MDLClassifier()

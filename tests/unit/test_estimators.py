@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,9 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fielddep import MDLClassifier, MDLRegressor
+from fielddep.cli import main
 from fielddep.errors import ConfigError, SchemaError, TableError, UserError
+from fielddep.estimator_input import Rows
 from tests.conftest import small_frame
 
 QUICK = {"max_epochs": 3, "d_embed": 2, "hidden": (8,), "batch_size": 64}
@@ -456,10 +459,43 @@ def test_a_split_that_is_asked_for_is_used():
     assert classifier().fit(X, Y).bundle_.config.split.method == "stratified"
 
 
-@pytest.mark.parametrize("name", ["__target__", "__weight__"])
-def test_names_of_the_library_are_refused_as_columns(name):
-    with pytest.raises(SchemaError, match=f"no column of X may be called '{name}'"):
-        classifier().fit(X.with_columns(pl.lit("a").alias(name)), Y)
+LABELS = ["yes" if good else "no" for good in Y]
+
+
+@pytest.mark.parametrize(
+    ("y", "name"),
+    [
+        (LABELS, "y"),
+        (np.array(LABELS), "y"),
+        (pl.Series(LABELS), "y"),
+        (pl.Series("late", LABELS), "late"),
+        (pd.Series(LABELS, name="late"), "late"),
+        (pd.Series(LABELS, name=7), "y"),
+        (pl.Series("colour", LABELS), "y"),
+    ],
+    ids=["list", "array", "no name", "polars", "pandas", "no text", "name of a field"],
+)
+def test_the_target_is_called_as_y_is(y, name):
+    rows = Rows.of(classifier(), X, y, None)
+    assert rows.target_name == name
+    assert rows.table().columns == [*X.columns, name]
+
+
+def test_a_saved_estimator_is_evaluated_on_a_table_that_names_the_target(tmp_path: Path):
+    classifier().fit(X, pl.Series("late", LABELS)).save(tmp_path / "bundle")
+    X.with_columns(late=pl.Series(LABELS)).write_csv(tmp_path / "new.csv")
+    assert main(["evaluate", str(tmp_path / "bundle"), str(tmp_path / "new.csv")]) == 0
+
+
+def test_names_of_target_and_weight_are_those_of_no_field():
+    table = X.with_columns(y=pl.col("colour"), sample_weight=pl.col("shape"))
+    more = table.with_columns(y_=pl.lit("a"), sample_weight_=pl.lit("a"))
+    weights = np.ones(len(X))
+    model = classifier(max_epochs=1).fit(table, Y, weights, eval_set=(more, Y))
+    schema = model.bundle_.encoder.schema
+    assert {"y", "sample_weight"} <= set(schema.field_names)
+    assert (schema.target.name, schema.weight) == ("y_", "sample_weight_")
+    assert model.predict(table).shape == (len(X),)
 
 
 @pytest.mark.parametrize("gap", [None, float("nan"), pd.NA, pd.NaT], ids=["None", "NaN", "NA", "NaT"])
