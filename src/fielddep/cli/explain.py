@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from fielddep.explain.overview_files import OverviewFolder
     from fielddep.explain.table_rows import PickedRows
 
-MAX_ROWS = 1000
 FILE_SUFFIXES = (".png", ".svg", ".pdf", ".json", ".csv", ".html")
 
 TableArgument = Annotated[
@@ -142,14 +141,15 @@ def explain_table(
 
     picked = _pick(bundle, table, wanted, reading)
     chosen = overview_rows(bundle, picked.chosen, wanted.numbers, values=picked.values)
-    print_rows(chosen)
+    out = None if folder is None else folder.folder
+    print_rows(chosen, out)
     if folder is not None:
         folder.write_rows(chosen, global_dependencies(bundle) if learns_dependencies(bundle) else None)
     if picked.sample is None:
         return
     _say_sample(picked, table)
     found = overview_table(bundle, picked.sample, n_groups=wanted.n_groups)
-    print_overview(found)
+    print_overview(found, out)
     if folder is not None:
         folder.write_table(found)
 
@@ -158,8 +158,10 @@ def parse_rows(text: str) -> tuple[int, ...]:
     """Numbers of rows from a text such as 0,7,12-14, each once, in the order given.
 
     Raises:
-        UserError: for anything else, and for more than `MAX_ROWS` rows.
+        UserError: for anything else, and for more rows than `overview_rows` takes.
     """
+    from fielddep.explain.overview import MAX_CHOSEN
+
     numbers: dict[int, None] = {}
     for piece in text.split(","):
         match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", piece)
@@ -168,9 +170,9 @@ def parse_rows(text: str) -> tuple[int, ...]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise UserError(f"--rows wants ranges that rise, such as 0-4; given {piece.strip()!r}")
-        numbers |= dict.fromkeys(range(first, min(last, first + MAX_ROWS) + 1))
-        if len(numbers) > MAX_ROWS:
-            raise UserError(f"--rows takes at most {MAX_ROWS:,} rows, each explained on its own; given {text!r}")
+        numbers |= dict.fromkeys(range(first, min(last, first + MAX_CHOSEN) + 1))
+        if len(numbers) > MAX_CHOSEN:
+            raise UserError(f"--rows takes at most {MAX_CHOSEN:,} rows, each explained on its own; given {text!r}")
     return tuple(numbers)
 
 

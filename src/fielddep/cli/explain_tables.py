@@ -8,6 +8,7 @@ from fielddep.cli.console import console, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from fielddep.explain.field_table import Dependency, FieldDependencies
     from fielddep.explain.groups import RowGroup, RowGroups
@@ -22,7 +23,6 @@ MAX_FIELDS = 20
 """Fields of a row or of importance that are printed."""
 CELL_WIDTH = 8
 """Characters of a cell of the whole table, with the space between cells."""
-METRIC_NAMES = {"auc": "AUC", "mse": "MSE", "mae": "MAE"}
 
 
 def print_model(model: FieldDependencies) -> None:
@@ -51,25 +51,34 @@ def print_nearest(found: Sequence[NearestValues]) -> None:
         print_table(["value", "cosine", "rows"], rows, title=title)
 
 
-def print_rows(overview: RowsOverview) -> None:
-    """One table a row: what each field does to the prediction, its weight, and on whom it leans."""
+def print_rows(overview: RowsOverview, out: Path | None = None) -> None:
+    """One table a row: what each field does to the prediction, its weight mu, and on whom it leans.
+
+    Args:
+        overview: the rows.
+        out: folder that all rows and fields are written to.
+    """
     for row, number in list(enumerate(overview.numbers))[:MAX_PRINTED]:
-        _print_row(overview, row, number)
-    if len(overview.numbers) > MAX_PRINTED:
-        say(f"{len(overview.numbers) - MAX_PRINTED} more rows are not printed; --out writes them all")
+        _print_row(overview, row, number, out)
+    _say_left_out(len(overview.numbers) - MAX_PRINTED, "row", out, "effects.csv")
 
 
-def print_overview(found: TableOverview) -> None:
-    """Importance of the fields, calibration, and the groups of rows."""
+def print_overview(found: TableOverview, out: Path | None = None) -> None:
+    """Importance of the fields, calibration, and the groups of rows.
+
+    Args:
+        found: what was found.
+        out: folder that all of it is written to.
+    """
     if found.importance is not None and found.hiding is not None:
-        _print_importance(found.importance, found.hiding)
+        _print_importance(found.importance, found.hiding, out)
     if found.calibration is not None:
         console().print(f"mean distance of prediction and truth (calibration): {found.calibration.gap:.4g}\n")
     if found.groups is not None:
         _print_groups(found.groups)
 
 
-def _print_row(overview: RowsOverview, row: int, number: int) -> None:
+def _print_row(overview: RowsOverview, row: int, number: int, out: Path | None) -> None:
     effects, explanation = overview.effects, overview.explanation
     effect_F = effects.effect_RF[row]
     order = sorted(range(len(effects.names)), key=lambda f: -abs(effect_F[f]))[:MAX_FIELDS]
@@ -83,6 +92,7 @@ def _print_row(overview: RowsOverview, row: int, number: int) -> None:
     what = f"probability of {effects.classes[row]}" if effects.classes else "value"
     title = f"row {number}: predicted {what} {effects.prediction_R[row]:.4f}"
     print_table(header, lines, title=title, texts=("value", "leans on"))
+    _say_left_out(len(effects.names) - MAX_FIELDS, "field", out, "effects.csv")
     if overview.refinement is not None and explanation is not None:
         losses = explanation.loss_RSF[row].sum(axis=1)
         effect = overview.refinement.effect_RF[row, 0]
@@ -95,18 +105,30 @@ def _leaning_text(entry: Dependency) -> str:
     return f"{entry.source} {entry.weight:+.3f}"
 
 
-def _print_importance(importance: FieldImportance, hiding: FieldImportance) -> None:
+def _print_importance(importance: FieldImportance, hiding: FieldImportance, out: Path | None) -> None:
+    # Imported here, as a command that only prints its help should not wait for it.
+    from fielddep.explain.plot_canvas import METRIC_NAMES
+
     metrics = importance.metrics
     names = [METRIC_NAMES.get(metric, metric) for metric in metrics]
-    ranked = [*importance.ranked(), *(name for name in hiding.names if name not in importance.names)]
+    no_fields = [name for name in hiding.names if name not in importance.names]  # refinement
     rows = []
-    for name in ranked[:MAX_FIELDS]:
+    for name in [*importance.ranked()[:MAX_FIELDS], *no_fields]:
         cells = [_shuffled(importance, metric, name) for metric in metrics]
         cells += [f"{hiding.mean_F(metric)[hiding.names.index(name)]:+.4f}" for metric in metrics]
         rows.append([name, *cells])
     header = ["field", *(f"{name}, shuffled" for name in names), *(f"{name}, hidden" for name in names)]
     base = ", ".join(f"{name} {importance.base[metric]:.4f}" for name, metric in zip(names, metrics, strict=True))
     print_table(header, rows, title=f"how much worse without a field ({base} with all, {importance.n_rows:,} rows)")
+    _say_left_out(len(importance.names) - MAX_FIELDS, "field", out, "importance.csv", "hiding.csv")
+
+
+def _say_left_out(n: int, what: str, out: Path | None, *files: str) -> None:
+    """How many lines are not printed, and where they are."""
+    if n > 0:
+        written = " and ".join(str(out / file) for file in files) if out is not None else ""
+        where = f"all are written to {written}" if written else "--out writes all"
+        say(f"{n:,} more {what}{' is' if n == 1 else 's are'} not printed; {where}")
 
 
 def _shuffled(importance: FieldImportance, metric: str, name: str) -> str:

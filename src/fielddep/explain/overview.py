@@ -19,6 +19,7 @@ from fielddep.explain.scores import score_rows
 from fielddep.explain.table_dependencies import TableDependencies, table_dependencies
 
 MAX_CHOSEN = 1000
+"""Rows that are explained one by one, at most."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
