@@ -103,7 +103,7 @@ def main() -> None:
             settings_folder(name, given.scratch)
             compare.run(command(name, given))
             ABLATION.mkdir(exist_ok=True)
-            compare.write_machine(given.threads, ABLATION)
+            compare.write_machine(ABLATION, given.threads)
         done = given.scratch / f"ablation-{name}"
         if any(done.glob("*-claims.csv")):
             gather(name, done)

@@ -110,7 +110,8 @@ def gather(name: str, done: Path, here: Path = HERE) -> None:
     merged = pl.concat(frames, how="diagonal_relaxed")
     merged.select(*COLUMNS, pl.exclude(COLUMNS)).write_csv(path)
     target = here / "comparison" / name
-    target.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(target, ignore_errors=True)  # tables of metrics or forms that there are no longer
+    target.mkdir(parents=True)
     for table in (*done.glob("comparison.[mct]*"), *done.glob("dunnett-*")):
         if table.suffix != ".json":
             shutil.copyfile(table, target / table.name)
@@ -121,17 +122,25 @@ def gather(name: str, done: Path, here: Path = HERE) -> None:
             shutil.copyfile(file, here / folder / f"{model}-{name}{file.suffix}")
 
 
-def write_machine(n_threads: int, here: Path = HERE) -> None:
-    """What the results were measured on."""
+def write_machine(here: Path = HERE, n_threads: int | None = None) -> None:
+    """What the results were measured on.
+
+    Args:
+        here: folder of the results.
+        n_threads: of all results; None where every row tells its own: what was said of rows that do not is kept.
+    """
+    path = here / "machine.json"
+    if n_threads is None and path.exists():
+        n_threads = json.loads(path.read_text("utf-8")).get("threads")
     facts = {
         "cores": os.cpu_count(),
-        "threads": n_threads,
+        **({} if n_threads is None else {"threads": n_threads}),
         "machine": platform.machine(),
         "system": platform.system(),
         "python": platform.python_version(),
         "torch": torch.__version__,
     }
-    (here / "machine.json").write_text(json.dumps(facts, indent=2) + "\n")
+    path.write_text(json.dumps(facts, indent=2) + "\n")
 
 
 def main() -> None:
@@ -152,7 +161,7 @@ def main() -> None:
             parser.error(f"expected tables among {', '.join(BENCHES)}, given {name}")
         if not given.gather:
             run(command(name, given))
-            write_machine(given.threads)
+            write_machine()
         if (given.scratch / name / "results.csv").exists():
             gather(name, given.scratch / name)
 

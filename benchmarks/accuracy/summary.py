@@ -95,14 +95,23 @@ def places(summary: pl.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def threads(results: pl.DataFrame, otherwise: int | None) -> str:
+    """How many threads the runs had: what their rows say, else what is known of rows that do not."""
+    said = results["threads"].unique().to_list() if "threads" in results.columns else [None]
+    found = {otherwise if n_threads is None else n_threads for n_threads in said}
+    if None in found:
+        return ""
+    return f"{' or '.join(map(str, sorted(found)))} thread{'s' if found != {1} else ''}, "
+
+
 def note(results: pl.DataFrame) -> str:
     """What one must know to read the figures."""
     machine = json.loads((HERE / "machine.json").read_text("utf-8"))
     commits = ", ".join(results["commit"].unique(maintain_order=True).to_list())
     return (
         f"Test rows, means over seeds (at least {summarize(results)['seeds'].min()}); {machine['cores']} cores, "
-        f"{machine['threads']} thread, torch {machine['torch']}, commits {commits}. Tuned settings were chosen on "
-        "validation rows only."
+        f"{threads(results, machine.get('threads'))}torch {machine['torch']}, commits {commits}. "
+        "Tuned settings were chosen on validation rows only."
     )
 
 

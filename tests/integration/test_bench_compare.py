@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -81,9 +82,19 @@ def test_rows_of_a_model_are_replaced_together_and_others_stay(done: Path, tmp_p
     assert results["n_parameters"].to_list() == [None, 10]
 
 
+def test_what_was_said_of_threads_of_old_rows_stays(tmp_path: Path) -> None:
+    compare.write_machine(tmp_path)
+    assert "threads" not in json.loads((tmp_path / "machine.json").read_text())
+    compare.write_machine(tmp_path, 3)
+    compare.write_machine(tmp_path)
+    assert json.loads((tmp_path / "machine.json").read_text())["threads"] == 3
+
+
 def test_tables_settings_and_trials_are_taken_over(done: Path, tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
+    (here / "comparison" / "frappe").mkdir(parents=True)
+    (here / "comparison" / "frappe" / "dunnett-mse.tex").write_text("of other models")
     compare.gather("frappe", done, here)
     found = {str(path.relative_to(here)) for path in here.rglob("*") if path.is_file()}
     tables_made = {"comparison/frappe/comparison.md", "comparison/frappe/dunnett-auc.tex"}

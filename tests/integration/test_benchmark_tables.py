@@ -73,6 +73,15 @@ def test_the_overview_has_a_line_a_model_and_the_best_in_bold(summary):
     ]
 
 
+def test_threads_are_those_that_the_rows_tell(summary):
+    results = rows("d", "auc", {"mdl": [0.5, 0.6]})
+    assert summary.threads(results, 1) == "1 thread, "
+    assert summary.threads(results, None) == ""
+    told = results.with_columns(threads=pl.Series([None, 2]))
+    assert (summary.threads(told, 1), summary.threads(told, 2)) == ("1 or 2 threads, ", "2 threads, ")
+    assert summary.threads(told, None) == ""
+
+
 def test_mean_and_spread_by_hand(summary):
     results = pl.DataFrame(
         {
