@@ -55,7 +55,7 @@ class DunnettTable:
         df: degrees of freedom of the pooled variance.
         anova_f: F of the one-way ANOVA over all models; None where no test is possible.
         anova_p: its p value.
-        notes: why a test or a model is absent.
+        notes: why a test or a model is absent, and which models have runs that are all equal.
         dataset: name of the data, for the caption.
     """
 
@@ -110,7 +110,8 @@ def dunnett_table(
     if method == "scipy" and table.anova_f is not None:
         table = _by_scipy(table, present)
     absent = [f"{model} has no value of {metric} and is left out" for model in values if model not in present]
-    return dataclasses.replace(table, notes=(*table.notes, *absent))
+    equal = [] if table.anova_f is None else [_equal_note(model, runs) for model, runs in present.items()]
+    return dataclasses.replace(table, notes=(*table.notes, *absent, *filter(None, equal)))
 
 
 def dunnett_from_summary(
@@ -177,6 +178,16 @@ def _why_untestable(others: Mapping[str, Summary], df: int, variance: float) -> 
     if variance == 0:
         return "no test: the runs of each model are all equal, so there is no spread to compare with"
     return None
+
+
+def _equal_note(model: str, runs: Sequence[float]) -> str | None:
+    """What equal runs, of a model that draws nothing by chance, do to the tests; None where runs differ."""
+    if len(runs) == 1 or len(set(runs)) > 1:
+        return None
+    return (
+        f"the {len(runs)} runs of {model} are equal, so they are one observation; they lower the pooled variance, and "
+        "all tests are sharper than they should be"
+    )
 
 
 def _by_scipy(table: DunnettTable, values: Mapping[str, Sequence[float]]) -> DunnettTable:

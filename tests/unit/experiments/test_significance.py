@@ -278,3 +278,17 @@ def test_summary_refuses_what_is_none(wrong: dict[str, float]) -> None:
 def test_summary_of_one_value_and_of_equal_values() -> None:
     assert Summary.of([0.1]) == Summary(mean=0.1, sd=0.0, n=1)
     assert Summary.of([0.1, 0.1, 0.1]).sd == 0.0
+
+
+def test_equal_runs_are_told_and_change_no_test() -> None:
+    """They are one observation, and lower the pooled variance."""
+    runs = {"trees": [0.7, 0.7, 0.7], "fm": [0.70, 0.72, 0.71], "mdl": [0.80, 0.82, 0.81]}
+    table = dunnett_table(runs, metric="auc", better="higher")
+    assert table.notes == (
+        "the 3 runs of trees are equal, so they are one observation; they lower the pooled variance, and all tests are "
+        "sharper than they should be",
+    )
+    summaries = {model: Summary.of(values) for model, values in runs.items()}
+    assert table.rows == dunnett_from_summary(summaries, metric="auc", better="higher").rows
+    once = dunnett_table({**runs, "trees": [0.7]}, metric="auc", better="higher")
+    assert once.notes == ()
