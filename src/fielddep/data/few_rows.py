@@ -14,10 +14,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import polars as pl
 
+from fielddep.data.values import DATE_TIME, SHORTEST_DATE_TIME
+
 FEW_ROWS = 16
 """Up to so many rows are worth to be encoded value by value."""
 
 _INTEGRAL = re.compile(r"(-?\d+)\.0+")
+_DATE_TIME = re.compile(DATE_TIME)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
 _BOOLEANS = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
 _INT64_LIMIT = 2**63
@@ -28,16 +31,30 @@ class NotSimpleError(Exception):
 
 
 def normal_text(text: str) -> str:
-    """One spelling for integral numbers and for booleans, as in `values.canonical`.
+    """One spelling for integral numbers, for date-times and for booleans, as in `values.canonical`.
 
     Example:
         >>> [normal_text(text) for text in ("5.0", "-0.00", "10.0.0", "TRUE", "x")]
         ['5', '0', '10.0.0', 'true', 'x']
+        >>> [normal_text(text) for text in ("2024-01-31 05:00", "2024-01-31T05:00:00.500", "2024-01-31 00:00:00")]
+        ['2024-01-31T05:00:00', '2024-01-31T05:00:00.5', '2024-01-31']
     """
+    date_time = _DATE_TIME.fullmatch(text) if len(text) >= SHORTEST_DATE_TIME else None
+    if date_time is not None:
+        return _normal_date_time(*date_time.groups())
     integral = _INTEGRAL.fullmatch(text)
     if integral is not None:
         return "0" if integral[1] == "-0" else integral[1]
     return _BOOLEANS.get(text, text)
+
+
+def _normal_date_time(date: str, minute: str, second: str | None, fraction: str | None, zone: str | None) -> str:
+    seconds = (second or ":00") + (fraction or "").rstrip("0").rstrip(".")
+    if zone is None and minute + seconds == "00:00:00":
+        return date
+    if zone is not None:
+        seconds += "+00:00" if zone == "Z" else f"{zone[:3]}:{zone[-2:]}"
+    return f"{date}T{minute}{seconds}"
 
 
 def missing_texts(missing_values: Iterable[str]) -> frozenset[str]:

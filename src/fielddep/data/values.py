@@ -16,6 +16,9 @@ NUMBER_MISSING = ("NA", "N/A", "NaN", "nan", "null", "None", "?")
 """Texts that mean missing where a number is expected; in a categorical field they are values like any other."""
 
 _INTEGRAL_TEXT = r"^-?\d+\.0+$"
+DATE_TIME = r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2})(?:(:[0-9]{2})(\.[0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
+"""Date, hour and minute, second, fraction and zone, as pandas, Polars and ISO 8601 write them."""
+SHORTEST_DATE_TIME = 16
 _INT64_LIMIT = 2.0**63
 
 
@@ -24,7 +27,8 @@ def canonical(column: pl.Series, missing_values: Iterable[str] = ("",)) -> pl.Se
 
     Integers keep every digit. Integral floats lose their ".0", and so does text such as "5.0". Other floats are
     written as short as they can be read back. Booleans are "true" and "false"; the texts True, TRUE, False and
-    FALSE are taken for booleans, as pandas and R write them so. Dates are ISO 8601.
+    FALSE are taken for booleans, as pandas and R write them so. Dates and times are ISO 8601; the fraction of a second
+    has no zeros at its end, and midnight without a time zone is the date alone, as pandas writes such a column.
 
     Args:
         column: values of one column, of any plain dtype.
@@ -166,7 +170,8 @@ def _shorten(text: str, longest: int = 80) -> str:
 
 
 def _normal_text(text: pl.Series) -> pl.Series:
-    """One spelling for integral numbers and for booleans."""
+    """One spelling for integral numbers, for date-times and for booleans."""
+    text = _normal_date_times(text)
     integral = text.str.contains(_INTEGRAL_TEXT).fill_null(False)
     if integral.any():
         # Only the matching texts are rewritten: an address such as 10.0.0 must stay whole.
@@ -174,6 +179,21 @@ def _normal_text(text: pl.Series) -> pl.Series:
         text = pl.select(pl.when(integral).then(stripped).otherwise(text)).to_series()
     same: pl.Series = text.replace(["True", "TRUE", "False", "FALSE"], ["true", "true", "false", "false"])
     return same
+
+
+def _normal_date_times(text: pl.Series) -> pl.Series:
+    # Lengths are looked at first, as they cost next to nothing and most columns hold shorter texts only.
+    if (text.str.len_bytes().max() or 0) < SHORTEST_DATE_TIME or not text.str.contains(f"^{DATE_TIME}$").any():
+        return text
+    names = ["date", "minute", "second", "fraction", "zone"]
+    parts = text.str.extract_groups(f"^{DATE_TIME}$").struct.rename_fields(names).struct.unnest()
+    whole = pl.concat_str("date", pl.lit("T"), "minute", pl.col("second").fill_null(":00"))
+    if parts["fraction"].null_count() < len(text):
+        whole += pl.col("fraction").fill_null("").str.strip_chars_end("0").str.strip_chars_end(".")
+    if parts["zone"].null_count() < len(text):
+        zone = pl.col("zone").fill_null("").str.replace("Z", "+00:00")
+        whole += zone.str.replace(r"^(.{3})([0-9]{2})$", "${1}:${2}")
+    return parts.select(pl.coalesce(whole.str.strip_suffix("T00:00:00"), text)).to_series()
 
 
 def _as_text(column: pl.Series) -> pl.Series:

@@ -20,6 +20,8 @@ MISSING = ("", "?", "-999", "5.0", "True")
 texts = st.one_of(
     st.text(max_size=6),
     st.from_regex(r"\A-?[0-9]{1,3}\.0{1,3}\Z"),
+    st.from_regex(r"\A[0-9]{16,18}(\.0{1,3})?\Z"),
+    st.from_regex(r"\A2024-0[12]-30[ T]0[01]:00(:0[01](\.[05]{1,3})?)?(Z|[+-]01:?30)?[x\n]?\Z"),
     st.sampled_from(["", "?", "TRUE", "true", "False", "-999", "-999.0", "5", "-0.0", "10.0.0", "5.0\n", " 5.0", "NA"]),
 )
 whole = st.integers(-(2**62), 2**62)

@@ -1,9 +1,14 @@
+import csv
 import datetime as dt
 from decimal import Decimal
 
+import pandas as pd
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from fielddep.data.few_rows import canonical_values, missing_texts
 from fielddep.data.values import as_number, as_whole_numbers, canonical, try_numbers
 from fielddep.errors import SchemaError
 
@@ -27,6 +32,16 @@ from fielddep.errors import SchemaError
         (pl.Series([dt.date(2024, 2, 29)]), ["2024-02-29"]),
         (pl.Series([dt.datetime(2024, 2, 29, 1, 2, 3)]), ["2024-02-29T01:02:03"]),
         (pl.Series([dt.datetime(2024, 2, 29, tzinfo=dt.timezone.utc)]), ["2024-02-29T00:00:00+00:00"]),
+        (pl.Series([dt.datetime(2024, 2, 29, 1, 2, 3, 500_000)]), ["2024-02-29T01:02:03.5"]),
+        (pl.Series([dt.datetime(2024, 2, 29), dt.datetime(2024, 2, 29, 1)]), ["2024-02-29", "2024-02-29T01:00:00"]),
+        (
+            pl.Series(["2024-02-29 01:02:03.100", "2024-02-29T01:02", "2024-02-29 00:00:00.000", "2024-02-29 1:02:03"]),
+            ["2024-02-29T01:02:03.1", "2024-02-29T01:02:00", "2024-02-29", "2024-02-29 1:02:03"],
+        ),
+        (
+            pl.Series(["2024-02-29 01:02:03+0200", "2024-02-29T00:00Z", None, "on 2024-02-29 01:02:03"]),
+            ["2024-02-29T01:02:03+02:00", "2024-02-29T00:00:00+00:00", None, "on 2024-02-29 01:02:03"],
+        ),
         (pl.Series([dt.time(1, 2, 3)]), ["01:02:03"]),
         (pl.Series([dt.timedelta(days=1)]), ["P1D"]),
         (pl.Series([Decimal("5.50"), Decimal("5.00"), Decimal("100.00")]), ["5.5", "5", "100"]),
@@ -41,6 +56,29 @@ def test_canonical_text(column: pl.Series, texts: list[str | None]) -> None:
     result = canonical(column)
     assert result.dtype == pl.String
     assert result.to_list() == texts
+
+
+times = st.one_of(
+    st.datetimes(dt.datetime(1970, 1, 2), dt.datetime(2200, 1, 1)),
+    st.dates(dt.date(1970, 1, 2), dt.date(2200, 1, 1)).map(lambda day: dt.datetime(day.year, day.month, day.day)),
+    st.integers(0, 2 * 10**9).map(lambda seconds: dt.datetime(1970, 1, 2) + dt.timedelta(seconds=seconds)),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(st.none(), times), min_size=1, max_size=5), st.sampled_from([None, "UTC", "Asia/Kolkata"]))
+def test_a_time_has_one_text_whoever_wrote_the_file(values: list[dt.datetime | None], zone: str | None) -> None:
+    typed = pl.Series("at", values, dtype=pl.Datetime("us"))
+    pandas = pd.Series(values, name="at", dtype="datetime64[us]")
+    if zone is not None:
+        typed, pandas = typed.dt.replace_time_zone("UTC").dt.convert_time_zone(zone), pandas.dt.tz_localize("UTC")
+        pandas = pandas.dt.tz_convert(zone)
+    expected = canonical(typed).to_list()
+    for text in (typed.to_frame().write_csv(), pandas.to_csv(index=False)):
+        cells = list(csv.reader(text.splitlines()))[1:]
+        written = pl.Series([cell[0] if cell else None for cell in cells], dtype=pl.String)
+        assert canonical(written).to_list() == expected
+        assert canonical_values(written.to_list(), missing_texts(())) == expected
 
 
 def test_listed_texts_are_missing_in_every_type() -> None:
