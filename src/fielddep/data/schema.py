@@ -13,7 +13,7 @@ from fielddep.config import PER_FIELD_DEFAULT, Config, DataConfig, Kind, Numeric
 from fielddep.data.kinds import infer_kind, numbers_the_rows
 from fielddep.data.target import Target, infer_target, nearest
 from fielddep.data.values import canonical, distinct_values
-from fielddep.errors import SchemaError
+from fielddep.errors import SchemaError, SplitError
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +145,19 @@ def check_column_names(columns: Sequence[str], config: Config) -> None:
     for reserved in (data.target, data.weight):
         if reserved is not None and reserved in (data.fields or ()):
             raise SchemaError(f"data.fields must not name {reserved!r}, the target or weight; remove it there")
+    if config.split.column is not None:
+        _check_split_column(columns, config.split.column, config.split.method)
+
+
+def _check_split_column(columns: Sequence[str], name: str, method: str) -> None:
+    """Refuse a column that would be left out of the fields and yet decide nothing."""
+    if method not in ("group", "time", "column"):
+        raise SplitError(
+            f"split.column is for split.method group, time or column; split.method is {method}, split.column is "
+            f"{name!r}; set split.method, or leave split.column out"
+        )
+    if name not in columns:
+        raise SplitError(f"split.column names {name!r}, which is no column; {nearest(name, columns)}")
 
 
 def plan_fields(table: pl.DataFrame, config: Config) -> dict[str, Field | str]:

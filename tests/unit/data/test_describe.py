@@ -53,9 +53,12 @@ def test_target_summaries() -> None:
     assert regression.target == TargetSummary(name="late", task="regression", mean=2.0, std=1.0)
 
 
+PARTS = {"split.method": "column", "split.column": "part"}
+
+
 def test_kinds_of_columns() -> None:
     frame = table(w=[1.0, 2.0] * (N // 2), part=["train", "test"] * (N // 2), one=["x"] * N)
-    description = run(frame, **{"data.weight": "w", "split.column": "part", "data.exclude": ["price"]})
+    description = run(frame, **{"data.weight": "w", **PARTS, "data.exclude": ["price"]})
     assert {c.name: c.kind for c in description.columns} == {
         "colour": "categorical",
         "price": "left out",

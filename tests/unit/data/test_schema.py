@@ -8,7 +8,7 @@ import pytest
 from fielddep.config import Config
 from fielddep.data.schema import Field, Schema, infer_schema
 from fielddep.data.target import Target
-from fielddep.errors import SchemaError
+from fielddep.errors import SchemaError, SplitError
 
 N = 40
 
@@ -43,6 +43,7 @@ def test_settings_override_what_was_inferred() -> None:
         data__kinds={"price": "categorical", "day": "numerical"},
         data__numeric={"day": "log2"},
         data__task="multiclass",
+        split__method="time",
         split__column="day",
     )
     schema = infer_schema(table(day=[1, 2] * 20), settings)
@@ -57,10 +58,19 @@ def test_settings_override_what_was_inferred() -> None:
 
 
 def test_weight_split_and_excluded_columns_are_no_fields() -> None:
-    settings = config(data__weight="w", split__column="part", data__exclude=["junk"])
+    settings = config(data__weight="w", split__method="column", split__column="part", data__exclude=["junk"])
     schema = infer_schema(table(w=[1.0, 2.0] * 20, part=["train", "test"] * 20, junk=["a", "b"] * 20), settings)
     assert schema.field_names == ("colour", "price")
     assert (schema.weight, schema.split_column) == ("w", "part")
+
+
+@pytest.mark.parametrize("method", ["random", "stratified"])
+def test_a_split_column_that_would_decide_nothing_is_refused(method: str) -> None:
+    """It would be left out of the fields without a word."""
+    with pytest.raises(SplitError, match=rf"group, time or column; split.method is {method}, split.column is 'day'"):
+        infer_schema(table(day=[1, 2] * 20), config(split__method=method, split__column="day"))
+    with pytest.raises(SplitError, match=r"split.column names 'dya', which is no column; did you mean 'day'"):
+        infer_schema(table(day=[1, 2] * 20), config(split__method="time", split__column="dya"))
 
 
 @pytest.mark.parametrize(
