@@ -35,8 +35,9 @@ __all__ = ["Fitted", "Prepared", "TrainingData", "fit_table", "measure", "prepar
 
 EVALUATION_ROWS = 2048
 COPIES_IN_TRAINING = {"adagrad": 2, "adam": 3}
-"""Copies of every table while training: weights and the optimiser's state. Averaging keeps one more, and so do the best
-weights where there is no checkpoint folder to keep them."""
+"""Copies of all weights while training: the weights and the optimiser's state. Averaging keeps one more, and so do the
+best weights where there is no checkpoint folder to keep them. Weights outside of tables have a gradient as large as
+they are; that of a table is of the ids of a batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,12 +159,17 @@ def _check_memory(layout: FieldLayout, target: Target, config: Config, *, best_i
     assert config.train.optimizer is not None
     planned = build_for(target, layout, config, device="meta")
     copies = COPIES_IN_TRAINING[config.train.optimizer] + (config.train.average > 0) + best_in_memory
-    needed = 4 * copies * sum(table.weight.numel() for _, table in planned.tables())
+    of_tables = sum(table.weight.numel() for _, table in planned.tables())
+    others = planned.n_parameters - of_tables
+    needed = 4 * (copies * of_tables + (copies + 1) * others)
     present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
     if config.train.device == "cpu" and present is not None and needed > present:
+        what, advice = f"the tables of {layout.n_ids_total:,} ids", "lower model.d_embed or raise data.min_count"
+        if others > of_tables:
+            what, advice = f"{others:,} weights outside of the tables", "lower model.d_embed, or use fewer fields"
         raise TrainingError(
-            f"training would need about {needed / 2**30:.1f} GiB for the tables of {layout.n_ids_total:,} ids, this "
-            f"machine has {present / 2**30:.1f} GiB; lower model.d_embed or raise data.min_count"
+            f"training would need about {needed / 2**30:.1f} GiB, most of it for {what}, this machine has "
+            f"{present / 2**30:.1f} GiB; {advice}"
         )
 
 

@@ -310,10 +310,29 @@ def test_a_validation_loss_that_is_no_number():
 def test_a_model_too_large_for_memory_is_refused_beforehand(monkeypatch):
     pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2}
     monkeypatch.setattr(fitting.os, "sysconf", pages.__getitem__)
+    many_ids = FRAME.with_columns(user=pl.Series(range(300)) % 150)
     with pytest.raises(
-        TrainingError, match=r"GiB for the tables of \d+ ids, .*lower model.d_embed or raise data.min_count"
+        TrainingError, match=r"GiB, most of it for the tables of \d+ ids, .*lower model.d_embed or raise data.min_count"
+    ):
+        fit_table(many_ids, quick_config(data__kinds={"user": "categorical"}))
+    with pytest.raises(
+        TrainingError, match=r"GiB, most of it for \d\d,\d+ weights outside of the tables, .*or use fewer fields"
     ):
         fit_table(FRAME, quick_config(model__d_embed=100))
+
+
+def test_all_copies_of_all_weights_are_counted(monkeypatch):
+    """Adagrad: weights, state, mean, best copy; and the gradient of what is in no table."""
+    prepared = prepare(FRAME, quick_config(train__optimizer="adagrad", train__average=0.8), split=SPLIT)
+    model = fitting.build_for(prepared.target, prepared.encoder.layout, prepared.config)
+    of_tables = sum(table.weight.numel() for _, table in model.tables())
+    needed = 4 * (5 * model.n_parameters - of_tables)
+    memory = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": needed - 1}
+    monkeypatch.setattr(fitting.os, "sysconf", memory.__getitem__)
+    with pytest.raises(TrainingError, match="training would need about"):
+        train_model(prepared)
+    memory["SC_PHYS_PAGES"] = needed
+    train_model(prepared)
 
 
 def test_batches_of_one_row_are_refused_where_batch_norm_needs_more():
