@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fielddep.coercion import parse_assignment
@@ -50,6 +51,19 @@ def test_values_get_their_own_types():
     assert config.train.eval_every == 4.0
     assert isinstance(config.train.eval_every, float)
     assert config.data.min_count == {"a": 3, "*": 2}
+
+
+def test_numbers_of_numpy_are_numbers():
+    """As `GridSearchCV` hands them on from an array."""
+    config = Config().replace(
+        {"model.d_embed": np.int64(8), "train.lr": np.float32(0.5), "model.first_order": np.bool_(False)}
+    )
+    found = (config.model.d_embed, config.train.lr, config.model.first_order)
+    assert [type(value) for value in found] == [int, float, bool]
+    assert found == (8, 0.5, False)
+    assert Config().replace({"model.hidden": [np.int64(4)]}).model.hidden == (4,)
+    with pytest.raises(ConfigError, match=r"model.d_embed must be a whole number or none; given 1.5"):
+        Config().replace({"model.d_embed": np.float64(1.5)})
 
 
 def test_configs_are_frozen_and_replace_copies():
