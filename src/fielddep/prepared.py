@@ -11,12 +11,13 @@ import torch
 
 from fielddep.config import Config
 from fielddep.data.encoded import EncodedTable
-from fielddep.data.encoder import TableEncoder
-from fielddep.data.schema import Schema, check_names, infer_schema
+from fielddep.data.encoder import TableEncoder, weight_numbers
+from fielddep.data.schema import Schema, check_names, infer_schema, target_name
 from fielddep.data.splits import Split, split_rows
 from fielddep.data.store.loader import Rows, StorePart
 from fielddep.data.store.store import Store
 from fielddep.data.target import Target, infer_target
+from fielddep.data.values import as_number
 from fielddep.errors import ConfigError, SchemaError, SplitError
 from fielddep.training.defaults import decide
 from fielddep.training.objective import base_output
@@ -62,16 +63,28 @@ def prepare(table: pl.DataFrame, config: Config, *, split: Split | None = None) 
     """Split and encode a table; nothing of validation or test rows reaches the encoder."""
     if table.is_empty():
         raise SchemaError("the table has no rows; training needs some")
-    if config.data.target is None:
-        raise SchemaError(f"a target is needed; set data.target (--target) to one of {', '.join(table.columns)}")
+    name = target_name(table.columns, config)
     check_names(table, config)
     # The labels are known beforehand to be all those of the table, so a class seen in validation only is no surprise.
-    target = infer_target(table[config.data.target], config.data.task, config.data.missing_values)
+    target = infer_target(table[name], config.data.task, config.data.missing_values)
     if split is None:
-        split = split_rows(table, config.split, config.data.target)
+        split = split_rows(table, config.split, name)
     _check_parts({"train": len(split.train), "validation": len(split.validation)})
     training_rows = table[split.train]
     schema: Schema = replace(infer_schema(training_rows, config), target=target)
+    try:
+        encoder, parts = _encode(table, training_rows, schema, config, split)
+    except SchemaError:
+        _check_cells(table, schema, config)
+        raise
+    _check_weights(parts)
+    decided = decide(config, n_rows=len(split.train))
+    return Prepared(config=decided, encoder=encoder, split=split, parts=parts, warnings=split.warnings)
+
+
+def _encode(
+    table: pl.DataFrame, training_rows: pl.DataFrame, schema: Schema, config: Config, split: Split
+) -> tuple[TableEncoder, dict[str, EncodedTable]]:
     count_table = table if config.data.counts_from == "all" else None
     encoder = TableEncoder.fit(training_rows, schema, config.data, count_table=count_table)
     rows = {"train": split.train, "validation": split.validation, "test": split.test}
@@ -80,9 +93,16 @@ def prepare(table: pl.DataFrame, config: Config, *, split: Split | None = None) 
         for name in rows
         if len(rows[name])
     }
-    _check_weights(parts)
-    decided = decide(config, n_rows=len(split.train))
-    return Prepared(config=decided, encoder=encoder, split=split, parts=parts, warnings=split.warnings)
+    return encoder, parts
+
+
+def _check_cells(table: pl.DataFrame, schema: Schema, config: Config) -> None:
+    """Refuse a cell by its row in the whole table, as the encoder of a part counts from the part's first row."""
+    for field in schema.fields:
+        if field.numeric is not None:
+            as_number(table[field.name], config.data.missing_values)
+    if schema.weight is not None:
+        weight_numbers(table[schema.weight], config.data.missing_values)
 
 
 def prepare_store(store: Store, config: Config) -> TrainingData:

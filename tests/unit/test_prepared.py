@@ -1,4 +1,4 @@
-"""Rows ready for training from a store: whose settings hold, and what is refused."""
+"""Rows ready for training from a table or a store: whose settings hold, and what is refused."""
 
 from __future__ import annotations
 
@@ -81,6 +81,23 @@ def test_weights_of_zero_in_a_whole_part(tmp_path):
         weights.tofile(shard)
     with pytest.raises(SchemaError, match="all validation rows have weight 0"):
         prepare_store(store, config)
+
+
+@pytest.mark.parametrize("row", [37, 171, 299])
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("weight", "-1", "weights 'weight' must be 0 or more, none missing; see row {} "),
+        ("size", "large", "column 'size' must hold numbers; row {} .* holds 'large'"),
+    ],
+)
+def test_a_refused_cell_is_named_by_its_row_in_the_table(column, value, message, row):
+    """And not by its row in the part of the table that is encoded."""
+    texts = FRAME.with_columns(weight=pl.lit("1"), size=pl.col("size").cast(pl.String))
+    table = texts.with_columns(pl.when(pl.int_range(300) == row).then(pl.lit(value)).otherwise(column).alias(column))
+    config = quick_config(data__weight="weight", data__kinds={"size": "numerical"})
+    with pytest.raises(SchemaError, match=message.format(row)):
+        prepare(table, config)
 
 
 def test_training_on_a_store_learns(store):

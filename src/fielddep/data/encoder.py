@@ -5,7 +5,7 @@ Shape legend: R rows, F fields, N numerical fields given as `value x vector`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -193,11 +193,7 @@ class TableEncoder:
         if name is None:
             return None
         check_columns(table.columns, (name,))
-        weights = as_number(table[name], self.missing_values, first_row=first_row)
-        bad = (weights.is_null() | (weights < 0)).fill_null(True)
-        if bad.any():
-            row = first_row + int(bad.arg_true()[0])
-            raise SchemaError(f"weights {name!r} must be 0 or more, none missing; see row {row} (counted from 0)")
+        weights = weight_numbers(table[name], self.missing_values, first_row=first_row)
         return torch.from_numpy(weights.to_numpy().astype(np.float32))
 
     def decode(self, encoded: EncodedTable) -> pl.DataFrame:
@@ -316,6 +312,20 @@ def _stack_numbers(columns: list[EncodedField], n_rows: int) -> torch.Tensor:
     if not numbers:
         return torch.empty((n_rows, 0), dtype=torch.float32)
     return torch.from_numpy(np.stack(numbers, axis=1))
+
+
+def weight_numbers(column: pl.Series, missing_values: Iterable[str], *, first_row: int = 0) -> pl.Series:
+    """Sample weights as Float64.
+
+    Raises:
+        SchemaError: names the first row whose weight is missing, below 0 or no number.
+    """
+    weights = as_number(column, missing_values, first_row=first_row)
+    bad = (weights.is_null() | (weights < 0)).fill_null(True)
+    if bad.any():
+        row = first_row + int(bad.arg_true()[0])
+        raise SchemaError(f"weights {column.name!r} must be 0 or more, none missing; see row {row} (counted from 0)")
+    return weights
 
 
 def check_columns(columns: Sequence[str], wanted: Sequence[str]) -> None:
