@@ -6,13 +6,16 @@ import base64
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fielddep.run import REPORT
-from fielddep.run_report import report_training
+from fielddep.explain.page import write_page
+from fielddep.explain.page.dependencies import VERDICTS
+from fielddep.run import REPORT, Run
+from fielddep.run_report import read_report, report_training
 from tests.reports import FIELDS, make_run
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="Selenium is not installed; pip install 'fielddep[dev]'")
@@ -110,7 +113,9 @@ def test_texts_are_readable(browser: Any, page: Path, scheme: str) -> None:
         "return {page: of('body', 'backgroundColor'), text: of('body', 'color'), note: of('.note', 'color'),"
         " card: of('.card', 'backgroundColor'), code: of('pre', 'backgroundColor'), link: of('summary', 'color'),"
         " warn: of('.warnings', 'backgroundColor'), tick: of('#plot-learning .xtick text', 'fill'),"
-        " right: of('.pill.right', 'color'), wrong: of('.pill.wrong', 'color')}",
+        " pills: arguments[0].map(why => {"
+        "  document.querySelector('.pill').className = `pill ${why}`; return of('.pill', 'color') })}",
+        list(VERDICTS),
     )
     dark = contrast(colours["page"], "rgb(0, 0, 0)") < contrast(colours["page"], "rgb(255, 255, 255)")
     assert dark == (scheme == "dark")
@@ -118,8 +123,8 @@ def test_texts_are_readable(browser: Any, page: Path, scheme: str) -> None:
         assert contrast(colours[ground], colours["text"]) >= READABLE
     for text in ("note", "link", "tick"):
         assert contrast(colours["page"], colours[text]) >= READABLE
-    for text in ("right", "wrong"):
-        assert contrast(colours["card"], colours[text]) >= READABLE
+    for pill in colours["pills"]:
+        assert contrast(colours["card"], pill) >= READABLE
 
 
 def test_a_change_of_the_theme_draws_the_figures_anew(browser: Any, page: Path) -> None:
@@ -164,6 +169,27 @@ def test_values_of_the_table_are_text(browser: Any, page: Path) -> None:
     labels = ask(browser, "return document.querySelector('#plot-importance .yaxislayer-above').textContent")
     assert "shape & size" in labels
     assert "<script>alert(1)<…" in labels
+
+
+def test_names_that_look_like_colours_are_names(browser: Any, page: Path, tmp_path: Path) -> None:
+    report = read_report(Run.open(page.parent))
+    assert report is not None and report.dependencies is not None and report.measured.importance is not None
+    names = {name: f"@{colour}" for name, colour in zip(FIELDS, ("blue", "none", "ink/0.5", ""), strict=True)}
+    fields = tuple(replace(field, name=names[field.name]) for field in report.data.fields)
+    ranked = tuple((names[name], mean, std) for name, mean, std in report.measured.importance.fields)
+    measured = replace(report.measured, importance=replace(report.measured.importance, fields=ranked))
+    changed = replace(
+        report,
+        data=replace(report.data, fields=fields),
+        dependencies=replace(report.dependencies, fields=tuple(names.values())),
+        measured=measured,
+    )
+    write_page(changed, tmp_path / "page.html")
+    show(browser, tmp_path / "page.html")
+    labels = "return [...document.querySelectorAll(arguments[0])].map(text => text.textContent)"
+    assert set(ask(browser, labels, "#plot-importance .ytick text")) == set(names.values())
+    assert ask(browser, labels, "#plot-dependencies .xtick text") == list(names.values())
+    assert ask(browser, "return document.getElementById('plot-learning').data[1].line.color").startswith("#")
 
 
 def test_a_resized_window_is_drawn_anew(browser: Any, page: Path) -> None:

@@ -1,7 +1,8 @@
 """Figures of a page for Plotly, as plain values.
 
-Colours are names such as `@blue`, which the page's script replaces by those of the light or dark theme. Texts that
-Plotly shows are escaped, as it reads tags in them.
+Colours are names such as `@blue`, which the page's script replaces by those of the light or dark theme; it looks for
+them under keys that end in `color` or `colorscale` only, as a field may have such a name too. Texts that Plotly shows
+are escaped, as it reads tags in them.
 """
 
 from __future__ import annotations

@@ -5,18 +5,18 @@
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const options = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: false };
 
-  // "@blue" is the colour --blue of the style sheet, "@blue/0.1" the same, nearly transparent.
-  function themed(value, style) {
-    if (typeof value === "string" && value.startsWith("@")) {
+  // As a colour, "@blue" is --blue of the style sheet, "@blue/0.1" the same, nearly transparent. A name stays as it is.
+  function themed(value, style, key) {
+    if (typeof value === "string" && value.startsWith("@") && /color(scale)?$/.test(key)) {
       const [name, opacity] = value.slice(1).split("/");
       const colour = style.getPropertyValue(`--${name}`).trim();
       if (opacity === undefined) return colour;
       const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
       return `rgba(${red},${green},${blue},${opacity})`;
     }
-    if (Array.isArray(value)) return value.map((item) => themed(item, style));
+    if (Array.isArray(value)) return value.map((item) => themed(item, style, key));
     if (value !== null && typeof value === "object") {
-      return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, themed(item, style)]));
+      return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, themed(item, style, name)]));
     }
     return value;
   }
