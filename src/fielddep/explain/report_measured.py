@@ -86,8 +86,11 @@ def _histogram(scored: ScoredRows) -> Histogram | None:
 
 
 def _score_histogram(scored: ScoredRows, n_bins: int) -> Histogram:
-    """Probabilities by class; those of a rare class are all small, so bins reach only as far as there are rows."""
-    highest = float(np.quantile(scored.predictions()[:, 1], 0.999)) if scored.target.task == "binary" else 1.0
+    """Probabilities by class; where all are small, as those of a rare class, bins reach as far as any class does."""
+    highest = 1.0
+    if scored.target.task == "binary":
+        positive_R, truth_R = scored.predictions()[:, 1], scored.truth()
+        highest = max(float(np.quantile(positive_R[truth_R == c], 0.999)) for c in np.unique(truth_R))
     n_all = min(MAX_SCORE_BINS, int(np.ceil(n_bins / max(highest, 1e-6))))
     spread = score_distribution(scored, n_bins=n_all)
     n_shown = min(n_all, int(np.ceil(highest * n_all)) + 1)
