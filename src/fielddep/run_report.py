@@ -25,13 +25,12 @@ from fielddep.data.store.loader import Rows, StorePart
 from fielddep.data.store.store import Store
 from fielddep.environment import environment
 from fielddep.errors import UserError
-from fielddep.explain.dependencies import global_dependencies
+from fielddep.explain.dependencies import global_dependencies, learns_dependencies
 from fielddep.explain.intervals import MAX_ROWS
 from fielddep.explain.page import write_page
 from fielddep.explain.report import DataFacts, DependencyFacts, MeasuredFacts, Report, TrainingFacts
 from fielddep.explain.report_data import data_facts, leaking_fields
 from fielddep.explain.report_measured import measured_facts
-from fielddep.explain.report_rows import learns_dependencies
 from fielddep.explain.report_training import training_facts
 from fielddep.files import write_text
 from fielddep.fitting import TrainingData, torch_threads
@@ -142,30 +141,59 @@ def _training_report(run: Run, data: TrainingData) -> Report:
 
 
 def _foreign_report(run: Run, bundle: Bundle, table: str | Store, config: DataConfig | None) -> Report:
-    """A report on rows that the run was not made from, in one pass over them."""
+    """A report on rows that the run was not made from."""
     predictor = Predictor(bundle, device=run.config.train.device)
     part = evaluated_part(table)
-    metrics, sample = Metrics(predictor.target), RowSample(MAX_ROWS)
-    for chunk, _ in predictor.encoded(table, config, with_target=True, part=part):
-        assert chunk.target_R is not None
-        metrics.update(predictor.logits(chunk).cpu(), chunk.target_R, chunk.weight_R)
-        sample.add(chunk)
+    metrics, sample, targets = _measure(predictor, table, config, part)
     name = table.folder.name if isinstance(table, Store) else Path(table).name
     rows = f"{'' if part == ALL else f'{part} '}rows of {name}"
-    kept = read_report(run)
+    kept = _kept_report(run)
     training = _training_facts(run, bundle, {}, None) if kept is None else kept.training
-    base_C = torch.tensor(training.base) if training.base else base_output(predictor.target, _rows(sample))
+    base_C = torch.tensor(training.base) if training.base else base_output(predictor.target, targets)
     measured = measured_facts(
         bundle,
         sample,
         rows=rows,
-        metrics=metrics.result(),
-        base_rate=base_rate_metrics(predictor.target, base_C, _rows(sample)),
+        metrics=metrics,
+        base_rate=base_rate_metrics(predictor.target, base_C, targets),
         base_of="training rows" if training.base else "same rows",
     )
     leaks = () if kept is None else kept.data.leaks
     facts = data_facts(bundle.encoder, _rows(sample), rows=rows, leaks=leaks)
     return _report(run, bundle, training, facts, measured)
+
+
+def _measure(
+    predictor: Predictor, table: str | Store, config: DataConfig | None, part: str
+) -> tuple[dict[str, float], RowSample, EncodedTable]:
+    """Metrics of all rows, a sample of them, and targets and weights of all without their fields, in one pass."""
+    metrics, sample = Metrics(predictor.target), RowSample(MAX_ROWS)
+    targets, weights = [], []
+    for chunk, _ in predictor.encoded(table, config, with_target=True, part=part):
+        assert chunk.target_R is not None
+        metrics.update(predictor.logits(chunk).cpu(), chunk.target_R, chunk.weight_R)
+        sample.add(chunk)
+        targets.append(chunk.target_R)
+        weights += [] if chunk.weight_R is None else [chunk.weight_R]
+    some = _rows(sample)
+    n_rows = sample.n_seen
+    known = replace(
+        some,
+        ids_RF=some.ids_RF.new_empty((n_rows, 0)),
+        numbers_RN=some.numbers_RN.new_empty((n_rows, 0)),
+        target_R=torch.cat(targets),
+        weight_R=torch.cat(weights) if weights else None,
+    )
+    return metrics.result(), sample, known
+
+
+def _kept_report(run: Run) -> Report | None:
+    """What `read_report` gives; numbers that cannot be read are warned of and done without."""
+    try:
+        return read_report(run)
+    except UserError as error:
+        log.warning("%s; the report is made without what they tell of the training", error)
+        return None
 
 
 def _report(run: Run, bundle: Bundle, training: TrainingFacts, data: DataFacts, measured: MeasuredFacts) -> Report:

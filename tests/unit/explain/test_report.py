@@ -266,6 +266,26 @@ def test_many_rows_are_sampled(tmp_path: Path, made: dict[str, Made], monkeypatc
     assert "a random sample of 50 rows" in (tmp_path / "page.html").read_text("utf-8")
 
 
+@pytest.mark.parametrize("numbers", [True, False], ids=["of the training", "of the rows"])
+def test_the_base_rate_is_measured_on_all_rows_as_the_model_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbers: bool
+) -> None:
+    run, data = make_run(tmp_path / "run", table=odd_frame().with_columns(w=pl.lit(1)), data__weight="w")
+    if numbers:
+        report_training(run, data)
+    frame = odd_frame(150, seed=5).with_columns(w=pl.int_range(150) % 3)
+    frame.write_csv(tmp_path / "new.csv")
+    whole = report_table(run, str(tmp_path / "new.csv"), tmp_path / "page.html")
+    monkeypatch.setattr(run_report, "MAX_ROWS", 30)
+    found = report_table(run, str(tmp_path / "new.csv"), tmp_path / "page.html")
+    assert (found.n_rows, found.n_sampled) == (150, 30)
+    assert found.base_rate == whole.base_rate
+    assert found.base_of == ("training rows" if numbers else "same rows")
+    rate = float(np.average(frame["good"], weights=frame["w"]))
+    if not numbers:
+        assert found.base_rate["logloss"] == pytest.approx(-rate * math.log(rate) - (1 - rate) * math.log(1 - rate))
+
+
 def test_a_table_without_the_target(tmp_path: Path, made: dict[str, Made]) -> None:
     odd_frame(20).drop("good").write_csv(tmp_path / "new.csv")
     with pytest.raises(UserError, match="must have the columns 'good'"):
@@ -310,6 +330,18 @@ def test_unreadable_numbers(tmp_path: Path) -> None:
     (run.folder / REPORT_NUMBERS).write_text('{"format": 1', "utf-8")
     with pytest.raises(UserError, match=r"cannot read .*report.json"):
         read_report(run)
+
+
+def test_a_table_is_measured_where_the_numbers_of_the_run_are_unreadable(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run, _ = make_run(tmp_path / "run", model__d_embed=4)
+    (run.folder / REPORT_NUMBERS).write_text('{"format": 1', "utf-8")
+    odd_frame(50, seed=5).write_csv(tmp_path / "new.csv")
+    found = report_table(run, str(tmp_path / "new.csv"), tmp_path / "page.html")
+    assert (found.n_rows, found.base_of) == (50, "same rows")
+    assert "report.json" in caplog.text
+    assert "the report is made without what they tell of the training" in caplog.text
 
 
 @pytest.mark.parametrize("model", MODELS)
