@@ -154,7 +154,7 @@ class RowFacts:
     """One row explained.
 
     Attributes:
-        why: why it was chosen: right, wrong or random.
+        why: why it was chosen: right, wrong, unsure or random.
         number: its place among the measured rows, counted from 0.
         predicted: what was predicted, in words.
         truth: what is true, in words.

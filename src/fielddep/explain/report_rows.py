@@ -1,4 +1,4 @@
-"""Rows worth a look: those that a model is most surely right and most surely wrong about, and one drawn at random."""
+"""Rows worth a look: those that a model is most and least surely right or wrong about, and one drawn at random."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import torch
 
 from fielddep.bundle import Bundle
 from fielddep.data.encoded import EncodedTable
-from fielddep.explain.dependencies import explain_rows
+from fielddep.explain.dependencies import explain_rows, learns_dependencies
 from fielddep.explain.field_table import Array
 from fielddep.explain.hiding import hide_fields
 from fielddep.explain.report import RowFacts
 from fielddep.explain.scores import ScoredRows
-from fielddep.nn.mdl import MDL
 
-RIGHT, WRONG, RANDOM = "right", "wrong", "random"
+RIGHT, WRONG, UNSURE, RANDOM = "right", "wrong", "unsure", "random"
 
 Choice = tuple[str, int]
 """Why a row was chosen, and its position."""
@@ -67,17 +66,14 @@ def _six_digits(matrix_FF: Array) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(float(f"{weight:.6g}") for weight in line) for line in matrix_FF.tolist())
 
 
-def learns_dependencies(bundle: Bundle) -> bool:
-    """Whether the model has dependencies to tell of."""
-    return isinstance(bundle.model, MDL) and bundle.model.config.dependencies != "none"
-
-
 def choose_rows(scored: ScoredRows, *, seed: int = 0) -> list[Choice]:
     """Positions of up to five different rows: two surely right, two surely wrong, one at random.
 
-    Of two classes, the row of each class with the best and with the worst probability: no threshold is needed, which a
-    rare class would never reach. Of more classes, the surest of the right and of the wrong predictions, of different
-    classes where there are any. Of numbers, predictions far from the mean that came true, and the worst errors.
+    Of two classes, the row of each class with the best and with the worst probability. Right is a row that the model
+    gives its own class more probability than its share of the rows, as a rare class would never reach 1/2; where the
+    worst row is right too, it is an unsure one. Of more classes, the surest of the right and of the wrong predictions,
+    of different classes where there are any. Of numbers, predictions far from the mean that came true, and the worst
+    errors.
     """
     candidates = {"binary": _of_two, "multiclass": _of_many, "regression": _of_numbers}[scored.target.task](scored)
     order = np.random.default_rng(seed).permutation(len(scored)).tolist()
@@ -91,9 +87,17 @@ def choose_rows(scored: ScoredRows, *, seed: int = 0) -> list[Choice]:
 
 def _of_two(scored: ScoredRows) -> list[Choice]:
     positive_R, truth_R = scored.predictions()[:, 1], scored.truth() > 0.5
-    best, worst = _extremes(np.where(truth_R, positive_R, -np.inf)), _extremes(np.where(truth_R, -positive_R, -np.inf))
-    low, high = _extremes(np.where(truth_R, -np.inf, -positive_R)), _extremes(np.where(truth_R, -np.inf, positive_R))
-    return [*((RIGHT, r) for r in best + low), *((WRONG, r) for r in high + worst)]
+    found: list[Choice] = []
+    for own_R, meant_R in ((positive_R, truth_R), (1 - positive_R, ~truth_R)):
+        share = 0.5 if meant_R.all() else meant_R.mean()  # all rows are no share to compare with
+        for best, worst in zip(_highest(own_R, meant_R), _highest(-own_R, meant_R), strict=True):
+            if best != worst and own_R[best] > share:
+                found.append((RIGHT, best))
+            if own_R[worst] < share:
+                found.append((WRONG, worst))
+            elif best != worst:
+                found.append((UNSURE, worst))
+    return sorted(found, key=lambda choice: (RIGHT, WRONG, UNSURE).index(choice[0]))
 
 
 def _of_many(scored: ScoredRows) -> list[Choice]:
@@ -101,11 +105,11 @@ def _of_many(scored: ScoredRows) -> list[Choice]:
     likeliest_R, confidence_R = values_RC.argmax(axis=1), values_RC.max(axis=1)
     found: list[Choice] = []
     for why, meant_R in ((RIGHT, likeliest_R == truth_R), (WRONG, likeliest_R != truth_R)):
-        first = _extremes(np.where(meant_R, confidence_R, -np.inf))
+        first = _highest(confidence_R, meant_R)
         found += [(why, row) for row in first]
         for row in first:
             others_R = meant_R & (likeliest_R != likeliest_R[row])
-            found += [(why, other) for other in _extremes(np.where(others_R, confidence_R, -np.inf))]
+            found += [(why, other) for other in _highest(confidence_R, others_R)]
     return found
 
 
@@ -113,13 +117,15 @@ def _of_numbers(scored: ScoredRows) -> list[Choice]:
     values_R = scored.predictions()
     error_R = values_R - scored.truth()
     close_R = np.abs(error_R) <= np.quantile(np.abs(error_R), 0.1)
-    best = _extremes(np.where(close_R, values_R, -np.inf)) + _extremes(np.where(close_R, -values_R, -np.inf))
-    return [*((RIGHT, r) for r in best), *((WRONG, r) for r in _extremes(error_R) + _extremes(-error_R))]
+    any_R = np.ones_like(close_R)
+    best = _highest(values_R, close_R) + _highest(-values_R, close_R)
+    worst = _highest(error_R, any_R) + _highest(-error_R, any_R)
+    return [*((RIGHT, r) for r in best), *((WRONG, r) for r in worst)]
 
 
-def _extremes(values_R: Array) -> list[int]:
-    """The first position of the largest value; none where no value counts."""
-    return [int(values_R.argmax())] if len(values_R) and np.isfinite(values_R.max()) else []
+def _highest(values_R: Array, meant_R: npt.NDArray[np.bool_]) -> list[int]:
+    """The first position of the largest value of those meant; none where none is."""
+    return [int(np.where(meant_R, values_R, -np.inf).argmax())] if meant_R.any() else []
 
 
 def _predicted(scored: ScoredRows, row: int) -> str:

@@ -165,6 +165,21 @@ def test_warnings_of_the_data(runs: dict[str, Run]) -> None:
     assert "same was left out: it is constant" in text
 
 
+@pytest.mark.parametrize(
+    ("chosen", "told"),
+    [
+        (("right", "wrong", "random"), "Rows that the model got most right or most wrong, and one drawn at random."),
+        (("right", "unsure"), "Rows that the model got most right or least surely right."),
+        (("random",), "A row drawn at random."),
+    ],
+)
+def test_only_rows_that_are_shown_are_announced(runs: dict[str, Run], chosen: tuple[str, ...], told: str) -> None:
+    report = report_of(runs["binary"])
+    rows = tuple(dataclasses.replace(report.measured.examples[0], why=why) for why in chosen)
+    measured = dataclasses.replace(report.measured, examples=rows)
+    assert told in Outline(render_page(dataclasses.replace(report, measured=measured), "")).text
+
+
 def test_hovering_names_the_pair() -> None:
     figure = heat_figure(("a", "<b>"), [[-1.0, 0.5], [-0.25, -1.0]], notes=("of a", "of b"))
     assert figure["data"][0]["z"] == [[None, 1.0], [-0.5, None]]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fielddep.data.target import Target
-from fielddep.explain.report_rows import RANDOM, RIGHT, WRONG, choose_rows, percent
+from fielddep.explain.report_rows import RANDOM, RIGHT, UNSURE, WRONG, choose_rows, percent
 from fielddep.explain.scores import ScoredRows
 
 BINARY = Target(name="y", task="binary", classes=("no", "yes"))
@@ -25,8 +25,24 @@ def deliberate(rows: ScoredRows) -> list[tuple[str, int]]:
 
 
 def test_best_and_worst_of_each_of_two_classes() -> None:
-    rows = scored(BINARY, [[0.0], [-3.0], [-1.0], [-4.0], [-0.5], [-2.0]], [1, 1, 0, 0, 0, 1])
-    assert deliberate(rows) == [(RIGHT, 0), (RIGHT, 3), (WRONG, 4), (WRONG, 1)]
+    rows = scored(BINARY, [[0.1], [-3.0], [-1.0], [-4.0], [0.2], [-2.0]], [1, 1, 0, 0, 0, 1])
+    assert deliberate(rows) == [(RIGHT, 0), (RIGHT, 3), (WRONG, 1), (WRONG, 4)]
+
+
+def test_of_a_rare_class_more_than_its_share_is_right() -> None:
+    rows = scored(BINARY, [[-1.0], [-2.0], *[[-3.0 - 0.01 * n] for n in range(98)]], [1, 1, *[0] * 98])
+    assert deliberate(rows) == [(RIGHT, 0), (RIGHT, 99), (WRONG, 2), (UNSURE, 1)]
+
+
+def test_the_best_of_wrong_rows_is_not_right() -> None:
+    rows = scored(BINARY, [[-3.0], [-2.0], [-1.0], [-4.0], [-0.5], [2.0]], [1, 1, 0, 0, 0, 0])
+    assert deliberate(rows) == [(RIGHT, 3), (WRONG, 0), (WRONG, 5)]
+
+
+@pytest.mark.parametrize(("logit", "told"), [(-1.0, [(WRONG, 0)]), (3.0, [])])
+def test_the_only_row_of_a_class_is_no_best_one(logit: float, told: list[tuple[str, int]]) -> None:
+    rows = scored(BINARY, [[logit], [-1.5], [0.5]], [1, 0, 0])
+    assert deliberate(rows) == [(RIGHT, 1), *told, (WRONG, 2)]
 
 
 def test_surest_right_and_wrong_of_many_classes() -> None:
@@ -44,11 +60,11 @@ def test_close_and_far_numbers() -> None:
 
 def test_one_class_only() -> None:
     rows = scored(BINARY, [[0.0], [1.0], [2.0]], [1, 1, 1])
-    assert choose_rows(rows) == [(RIGHT, 2), (WRONG, 0), (RANDOM, 1)]
+    assert choose_rows(rows) == [(RIGHT, 2), (UNSURE, 0), (RANDOM, 1)]
 
 
 def test_a_row_is_told_once() -> None:
-    assert choose_rows(scored(BINARY, [[0.0]], [1])) == [(RIGHT, 0)]
+    assert choose_rows(scored(BINARY, [[0.0]], [1])) == [(RANDOM, 0)]
     assert choose_rows(scored(MANY, [[1.0, 0, 0], [2.0, 0, 0]], [0, 0])) == [(RIGHT, 1), (RANDOM, 0)]
 
 

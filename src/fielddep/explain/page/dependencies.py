@@ -24,7 +24,7 @@ MAX_LINES = 12
 """Fields of a row that are shown at once; more are unfolded on demand."""
 MAX_NAME, MAX_VALUE = 24, 60
 """Characters of a field's name where space is short, and of a value."""
-VERDICTS = {"right": "Most right", "wrong": "Most wrong", "random": "Drawn at random"}
+VERDICTS = {"right": "Most right", "wrong": "Most wrong", "unsure": "Least surely right", "random": "Drawn at random"}
 
 
 def dependency_section(facts: DependencyFacts, plots: Plots) -> Html:
@@ -52,8 +52,8 @@ def rows_section(report: Report, plots: Plots) -> Html:
     names = [field.name for field in report.data.fields]
     unit = "in log-odds" if report.training.classes else f"in units of {report.training.target}"
     told = (
-        "The rows that the model got most right, those that it got most wrong, and one drawn at random. Bars tell what "
-        f"knowing a value changes ({unit}): the prediction as it is, less the prediction without the value."
+        f"{_choice(report.measured.examples)} Bars tell what knowing a value changes ({unit}): the prediction as it "
+        "is, less the prediction without the value."
     )
     if report.dependencies is not None:
         told += (
@@ -62,6 +62,15 @@ def rows_section(report: Report, plots: Plots) -> Html:
         )
     cards = [_card(row, at, names, report, plots) for at, row in enumerate(report.measured.examples)]
     return join([tag("p", told), *cards])
+
+
+def _choice(rows: Sequence[RowFacts]) -> str:
+    """Which rows were chosen, in a sentence."""
+    chosen = {row.why for row in rows}
+    verdicts = " or ".join(VERDICTS[why].lower() for why in VERDICTS if why in chosen and why != "random")
+    if not verdicts:
+        return "A row drawn at random."
+    return f"Rows that the model got {verdicts}{', and one drawn at random' if 'random' in chosen else ''}."
 
 
 def _card(row: RowFacts, at: int, names: Sequence[str], report: Report, plots: Plots) -> Html:
