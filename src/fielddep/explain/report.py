@@ -42,8 +42,8 @@ class TrainingFacts:
         classes: labels of the target.
         base: output of a model that knows the base rate of the training rows only; empty where it is not known.
         model: name of the model.
-        n_parameters: its trained weights.
-        n_ids: different values that have ids, over all fields.
+        n_parameters: its trained parameters.
+        n_ids: ids over all fields and crosses, those for missing and for rare values among them.
         crosses: names of crosses of two fields.
         changed: settings that were asked for and differ from the defaults.
         decided: settings that were decided from the data.
@@ -81,7 +81,8 @@ class FieldFacts:
         n_values: different values or bins that have ids of their own; None for a number that enters as it is.
         missing: share of training rows without a value.
         rare: share of training rows whose value is too rare for an id of its own.
-        unknown: share of the measured rows whose value is rare or was not seen in training.
+        unknown: share of the measured rows whose value is rare or was not seen in training, as an empty cell is not
+            where training held none.
         frequent: its most frequent values and their shares of training rows.
         example: a value to try a prediction with: the most frequent one, or a number.
     """

@@ -159,6 +159,19 @@ def test_the_verdict(runs: dict[str, Run], value: float, low: float, high: float
     assert verdict in Outline(render_page(dataclasses.replace(report, measured=measured), "")).text
 
 
+def test_one_word_for_one_thing(runs: dict[str, Run]) -> None:
+    report = report_of(runs["binary"])
+    training = dataclasses.replace(report.training, crosses=("a x b",))
+    page_text = render_page(dataclasses.replace(report, training=training), "")
+    text = Outline(page_text).text
+    assert f"mdl, {training.n_parameters:,} parameters for {training.n_ids:,} ids" in text
+    assert "passes were kept" in text and "the weights after" not in text
+    assert "a x b: pairs of fields whose joint values have ids too" in text
+    assert "rare or unseen in test rows" in text
+    assert "the strongestsays aboutdependency" in text
+    assert "weight mu of price: " in json.dumps(figures_of(page_text)["row-0"])
+
+
 def test_warnings_of_the_data(runs: dict[str, Run]) -> None:
     text = Outline(render_page(report_of(runs["binary"]), "")).text
     assert "leak alone determines good; was it recorded after the fact?" in text

@@ -57,15 +57,15 @@ def training_section(report: Report) -> Html:
         ("Fields", ", ".join(field.name for field in report.data.fields)),
     ]
     if training.crosses:
-        entries.append(("Crosses", f"{', '.join(training.crosses)}: joint values that the search found worth learning"))
-    entries.append(("Model", f"{training.model}, {training.n_parameters:,} weights for {training.n_ids:,} values"))
+        entries.append(("Crosses", f"{', '.join(training.crosses)}: pairs of fields whose joint values have ids too"))
+    entries.append(("Model", f"{training.model}, {training.n_parameters:,} parameters for {training.n_ids:,} ids"))
     if history:
         kept = next((e for e in reversed(history) if e.best), history[-1])
         entries.append(
             (
                 "Training",
                 f"{duration(history[-1].seconds)}, {history[-1].epoch:.3g} passes over the training rows at "
-                f"{history[-1].rows_per_s:,.0f} rows/s; the weights after {kept.epoch:.3g} passes were kept",
+                f"{history[-1].rows_per_s:,.0f} rows/s; the parameters after {kept.epoch:.3g} passes were kept",
             )
         )
     entries += [
@@ -149,7 +149,7 @@ def _settings(changed: Sequence[Setting], decided: Sequence[Setting]) -> Html:
 
 
 def _field_table(fields: Sequence[FieldFacts], rows: str) -> Html:
-    header = ["field", "values", "missing", "rare", f"unseen in {rows}", "most frequent"]
+    header = ["field", "values", "missing", "rare", f"rare or unseen in {rows}", "most frequent"]
     lines = [
         [
             join([tag("b", field.name), tag("small", field.kind)]),

@@ -40,7 +40,7 @@ def dependency_section(facts: DependencyFacts, plots: Plots) -> Html:
     if len(shown.fields) < len(facts.fields):
         caption += f" The {len(shown.fields)} of {len(facts.fields)} fields with the strongest dependencies are shown."
     rows = [[_name(d.source), _name(d.dependent), f"{d.weight:+.3f}"] for d in whole.strongest(N_STRONGEST)]
-    strongest = tag("div", table(["the strongest", "says about", "weight"], rows, numbers=(2,)))
+    strongest = tag("div", table(["the strongest", "says about", "dependency"], rows, numbers=(2,)))
     beside = "columns" if len(shown.fields) <= MAX_BESIDE else "stack"
     return join(
         [tag("div", tag("figure", figure, _scale()), strongest, class_=beside), tag("p", caption, class_="note")]
@@ -97,7 +97,7 @@ def _row_map(row: RowFacts, at: int, refined: FieldDependencies, plots: Plots) -
         shown.fields,
         shown.matrix_FF.tolist(),
         columns=[f"{name}: {values[name]}" for name in shown.fields],
-        notes=[f"weight of {name}: {weights[name]:.3f}" for name in shown.fields],
+        notes=[f"weight mu of {name}: {weights[name]:.3f}" for name in shown.fields],
     )
     return plots.add(f"row-{at}", figure | {"small": True}, f"refined dependencies of row {row.number}")
 
@@ -124,7 +124,7 @@ def _value_tables(row: RowFacts, names: Sequence[str], refined: FieldDependencie
 
 
 def _leanings(row: RowFacts, refined: FieldDependencies | None) -> dict[str, Dependency]:
-    """For every field the one that says most about it, by W(T) itself, without the weight of the field."""
+    """For every field the one that says most about it, by W(T) itself, without the weight mu of the field."""
     if refined is None:
         return {}
     weight_F = np.array(row.weights)
