@@ -152,6 +152,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
             raise SchemaError(
                 f"a classifier needs at least two classes in y; given one class, {only!r}; check the target"
             )
+        self._refuse_equal_labels()
         if eval_set is not None:
             self._check_labels(check_target(self, eval_set[1]))
         self._fit(rows, eval_set, "binary" if len(self.classes_) == 2 else "multiclass")
@@ -169,6 +170,19 @@ class TableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         probabilities = self.predict_proba(X)
         likeliest: npt.NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
         return likeliest
+
+    def _refuse_equal_labels(self) -> None:
+        """Refuse labels that are one class to a model, as it takes one value in several spellings for the same."""
+        spellings: dict[str, list[Any]] = {}
+        for label, text in zip(self.classes_.tolist(), canonical(pl.Series(self.classes_.tolist())), strict=True):
+            spellings.setdefault(text, []).append(label)
+        equal = [labels for labels in spellings.values() if len(labels) > 1]
+        if equal:
+            raise SchemaError(
+                "labels of different classes must differ as values; given "
+                f"{'; '.join(', '.join(map(repr, labels)) for labels in equal[:5])}, which are the same value written "
+                "differently; write each class in one way"
+            )
 
     def _check_labels(self, labels: npt.NDArray[Any]) -> None:
         """Refuse validation rows of a class that the model cannot learn."""

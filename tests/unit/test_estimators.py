@@ -285,6 +285,14 @@ def test_eval_set_that_cannot_be_used():
         classifier().fit(X, Y, eval_set=(ROWS, np.full(30, 7)))
 
 
+def test_labels_that_are_one_class_to_a_model_are_refused():
+    labels = np.array(["1", "1.0", "2", "no"] * 100)
+    with pytest.raises(SchemaError, match=r"must differ as values; given '1', '1.0', which are the same value written"):
+        classifier().fit(X, labels)
+    with pytest.raises(SchemaError, match=r"given 'TRUE', 'true', "):
+        classifier().fit(X, np.array(["TRUE", "true"] * 200))
+
+
 # --- other tables at predict time -----------------------------------------------------------------------------
 
 
