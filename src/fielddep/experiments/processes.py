@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -18,6 +20,12 @@ from fielddep.errors import UserError
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 10.0
 """How long a process may take to end when it is asked to."""
+PARENT = "FIELDDEP_PARENT"
+"""Variable of the environment that tells a task which process started it."""
+_TERMINATIONS = tuple(signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Requests to terminate; SIGHUP comes when a terminal is closed, and is none on Windows."""
+_PR_SET_PDEATHSIG = 1
+"""Linux: send me a signal when my parent ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,21 +72,47 @@ def run_tasks(tasks: Iterable[Task], *, n_jobs: int = 1, on_begin: Callable[[Tas
             _end([process for _, process in running.values()])
 
 
+def end_with_parent() -> None:
+    """Let this process be interrupted when the one that started it as a task ends, be it killed; Linux only.
+
+    A task that ends on its own accord is not touched, nor is a process that is no task.
+    """
+    parent = os.environ.pop(PARENT, None)
+    if parent is None or threading.current_thread() is not threading.main_thread():
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT))
+        if os.getppid() != int(parent):  # it ended before it could be watched
+            raise KeyboardInterrupt
+
+
 @contextlib.contextmanager
 def _termination_raised() -> Iterator[None]:
     """Let a request to terminate end this process by an exception, so that those it started end too."""
-    if threading.current_thread() is not threading.main_thread():  # only that one may handle signals
-        yield
-        return
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    with _handled(_TERMINATIONS, stop):
+        yield
+
+
+@contextlib.contextmanager
+def _handled(signals: Sequence[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Let a function handle signals; those that are ignored, as by `nohup`, stay ignored."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may handle signals
+        yield
+        return
+    heeded = {number: signal.getsignal(number) for number in signals}
+    heeded = {number: before for number, before in heeded.items() if before not in (signal.SIG_IGN, None)}
+    for number in heeded:
+        signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, before in heeded.items():
+            signal.signal(number, before)
 
 
 def _start(task: Task) -> subprocess.Popen[bytes]:
@@ -87,7 +121,12 @@ def _start(task: Task) -> subprocess.Popen[bytes]:
         with task.log.open("wb") as log:
             # In a session of its own it is interrupted once, by `_end`, and not by the terminal too.
             return subprocess.Popen(
-                task.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                task.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, PARENT: str(os.getpid())},
             )
     except OSError as error:
         raise UserError(f"cannot run {task.title}: {error.strerror or error} ({task.log})") from error
@@ -105,16 +144,20 @@ def _reason(task: Task, code: int) -> str | None:
 
 
 def _end(processes: list[subprocess.Popen[bytes]]) -> None:
-    """Interrupt processes, so that they can put their work in order; kill those that take too long."""
-    for process in processes:
-        process.send_signal(signal.SIGINT)
-    deadline = time.monotonic() + GRACE_SECONDS
-    for process in processes:
-        try:
-            process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    """Interrupt processes, so that they can put their work in order; kill those that take too long.
+
+    Whoever is impatient and interrupts again changes nothing: none may be left behind.
+    """
+    with _handled((signal.SIGINT, *_TERMINATIONS), lambda number, frame: None):
+        for process in processes:
+            process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + GRACE_SECONDS
+        for process in processes:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def n_threads(asked: int | None, n_jobs: int) -> int:

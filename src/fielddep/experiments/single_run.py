@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fielddep.errors import UserError
+from fielddep.experiments.processes import end_with_parent
 from fielddep.experiments.results import RunResult
 from fielddep.files import write_json
 
@@ -178,6 +179,7 @@ def main(kind: type[Job] = Job) -> None:
     """Do the job of the command line and save its result, or why there is none."""
     from fielddep.experiments.trial_loop import reason_of
 
+    end_with_parent()
     job = kind(**json.loads(sys.argv[1]))
     try:
         result = job.run()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from fielddep.errors import UserError
+from fielddep.experiments import processes
 from fielddep.experiments.processes import Task, n_threads, run_tasks
 
 
@@ -22,6 +25,19 @@ def task(folder: Path, title: str, code: str, ended: list[tuple[str, str | None]
         log=folder / "logs" / f"{title}.log",
         on_end=lambda reason: ended.append((title, reason)),
     )
+
+
+def says_its_number(path: Path) -> str:
+    """Code of a process that writes its number into a file and goes on for long."""
+    new = f"{path}.new"
+    write = f"open({new!r}, 'w').write(str(os.getpid())); os.rename({new!r}, {str(path)!r})"
+    return f"import os, time; {write}; time.sleep(600)"
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -62,26 +78,80 @@ def heeded_interrupts() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("heeded_interrupts")
-@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)],
+)
 def test_an_interrupt_ends_the_processes(number: int, error: type[BaseException], tmp_path: Path) -> None:
     def interrupt(task: Task) -> None:
         if task.title == "b":
-            deadline = time.monotonic() + 60
-            while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_for(tmp_path / "pid")
             os.kill(os.getpid(), number)
 
-    path = tmp_path / "pid"
-    code = (
-        f"import os, time; open({str(path) + '.new'!r}, 'w').write(str(os.getpid())); "
-        f"os.rename({str(path) + '.new'!r}, {str(path)!r}); time.sleep(600)"
-    )
-    before = signal.getsignal(signal.SIGTERM)
+    code = says_its_number(tmp_path / "pid")
+    before = signal.getsignal(number)
     with pytest.raises(error):
         run_tasks([task(tmp_path, name, code, []) for name in "ab"], n_jobs=2, on_begin=interrupt)
     with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    assert signal.getsignal(number) is before
+
+
+@pytest.fixture
+def ignored_hangups() -> Iterator[None]:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("ignored_hangups")
+def test_a_hangup_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    ended: list[tuple[str, str | None]] = []
+    tasks = [task(tmp_path, name, "import time; time.sleep(0.1)", ended) for name in "ab"]
+    run_tasks(tasks, on_begin=lambda task: os.kill(os.getpid(), signal.SIGHUP))
+    assert ended == [("a", None), ("b", None)]
+
+
+@pytest.mark.usefixtures("heeded_interrupts")
+def test_a_second_interrupt_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that does not heed an interrupt is killed, though the user interrupts while that is waited for."""
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
+    path = tmp_path / "pid"
+
+    def interrupt(task: Task) -> None:
+        if task.title == "b":
+            wait_for(path)
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            raise KeyboardInterrupt
+
+    code = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {says_its_number(path)}"
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks([task(tmp_path, name, code, []) for name in "ab"], n_jobs=2, on_begin=interrupt)
+    with pytest.raises(ProcessLookupError):
         os.kill(int(path.read_text()), 0)
-    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent ended")
+def test_a_task_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> None:
+    path, module = tmp_path / "pid", "fielddep.experiments.processes"
+    child = f"from {module} import end_with_parent; end_with_parent(); {says_its_number(path)}"
+    words = f"title='a', command=[sys.executable, '-c', {child!r}], log=Path({str(tmp_path / 'log')!r}), on_end=print"
+    parent = f"import sys; from pathlib import Path; from {module} import Task, run_tasks; run_tasks([Task({words})])"
+    with subprocess.Popen([sys.executable, "-c", parent]) as process:
+        wait_for(path)
+        process.kill()
+    number, deadline = int(path.read_text()), time.monotonic() + 60
+    while is_running(number) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not is_running(number)
+
+
+def is_running(number: int) -> bool:
+    """Whether there is such a process; one that ended may wait for whoever inherited it."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{number}/status").read_text("utf-8")
+    except OSError:
+        return False
 
 
 def test_no_process_at_a_time_is_refused() -> None:
