@@ -120,3 +120,14 @@ def test_a_folder_of_other_things_is_left_alone(
     assert main(words_of(table, tmp_path)) == 2
     assert "holds no ablation" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_comparison_is_not_taken_for_an_ablation(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("store", "runs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "comparison.json").write_text("{}")
+    assert main(words_of(table, tmp_path)) == 2
+    assert "holds no ablation but a comparison" in capsys.readouterr().err
+    assert not any((tmp_path / "store").iterdir())

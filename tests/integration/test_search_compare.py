@@ -181,10 +181,15 @@ def test_mistakes_are_told_without_a_traceback(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "what"), [(["compare", "--models", "lr"], "comparison"), (["search", "--model", "lr"], "search")]
+)
 def test_a_folder_of_other_things_is_left_alone(
-    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], what: str, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    assert main(["compare", str(table), "--target", "good", "--models", "lr", "--out", str(tmp_path)]) == 2
-    assert "holds no comparison" in capsys.readouterr().err
+    assert main([*words, str(table), "--target", "good", "--out", str(tmp_path)]) == 2
+    assert f"holds no {what}" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+    assert main([*words, str(table), "--target", "good", "--out", str(tmp_path / "letter.txt")]) == 2
+    assert "cannot be used: Not a directory" in capsys.readouterr().err

@@ -106,19 +106,16 @@ def run_ablation(
     source: str, out: Path, plan: AblationPlan, *, settings: dict[str, Any], raw: Path | None, quiet: bool
 ) -> tuple[Answer, ...]:
     """Encode the source where that is not done yet, and run what is left of the plan."""
-    from fielddep.experiments.ablation.ablate import WHAT
     from fielddep.experiments.ablation.ablate import ablate as run
-    from fielddep.experiments.ablation.plan import MARK
-    from fielddep.experiments.plan import check_folder
+    from fielddep.experiments.experiment_folder import ABLATION, STORE_FOLDER, working_in
     from fielddep.experiments.sources import open_source
-    from fielddep.experiments.study import STORE_FOLDER
 
-    check_folder(out, mark=MARK, what=WHAT)
-    with shown(quiet) as progress:
-        named = open_source(source, out / STORE_FOLDER, settings=settings, raw=raw, progress=progress)
-    looker = ComparisonLog(quiet=quiet)
-    with looker.bar:
-        return run(named.dataset, named.store, out, plan, looker=looker)
+    with working_in(out, ABLATION):
+        with shown(quiet) as progress:
+            named = open_source(source, out / STORE_FOLDER, settings=settings, raw=raw, progress=progress)
+        looker = ComparisonLog(quiet=quiet)
+        with looker.bar:
+            return run(named.dataset, named.store, out, plan, looker=looker)
 
 
 def print_answers(answers: tuple[Answer, ...], out: Path) -> None:

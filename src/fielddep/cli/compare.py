@@ -68,7 +68,7 @@ def compare(
     settings of data and split for the encoding, and of train for every model. DIR holds all results and tables.
     """
     from fielddep.experiments.contenders import find_contenders
-    from fielddep.experiments.plan import Plan, check_folder
+    from fielddep.experiments.plan import Plan
     from fielddep.experiments.study import import_optuna
     from fielddep.experiments.trial_loop import Budget
 
@@ -87,7 +87,6 @@ def compare(
         n_jobs=jobs,
         keep_failed=keep_failed,
     )
-    check_folder(out)
     try:
         table = run_plan(source, out, plan, settings=settings, raw=raw, control=control, quiet=quiet)
     except KeyboardInterrupt:
@@ -124,14 +123,15 @@ def run_plan(
 ) -> ComparisonTable:
     """Encode the source where that is not done yet, and run what is left of the plan."""
     from fielddep.experiments.comparison import compare as run_comparison
+    from fielddep.experiments.experiment_folder import COMPARISON, STORE_FOLDER, working_in
     from fielddep.experiments.sources import open_source
-    from fielddep.experiments.study import STORE_FOLDER
 
-    with shown(quiet) as progress:
-        named = open_source(source, out / STORE_FOLDER, settings=settings, raw=raw, progress=progress)
-    looker = ComparisonLog(quiet=quiet)
-    with looker.bar:
-        return run_comparison(named.dataset, named.store, out, plan, control=control, looker=looker)
+    with working_in(out, COMPARISON):
+        with shown(quiet) as progress:
+            named = open_source(source, out / STORE_FOLDER, settings=settings, raw=raw, progress=progress)
+        looker = ComparisonLog(quiet=quiet)
+        with looker.bar:
+            return run_comparison(named.dataset, named.store, out, plan, control=control, looker=looker)
 
 
 def print_comparison(table: ComparisonTable, out: Path) -> None:

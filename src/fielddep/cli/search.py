@@ -64,11 +64,13 @@ def search(
     DIR/best.toml is what `fit --config` takes. Settings that are given, by --set or in --config, are not searched.
     """
     from fielddep.experiments.contenders import find_contender, read_settings
+    from fielddep.experiments.experiment_folder import SEARCH, STORE_FOLDER, working_in
+    from fielddep.experiments.processes import end_with_parent
     from fielddep.experiments.search import Budget
     from fielddep.experiments.search import search as run_search
     from fielddep.experiments.sources import open_source
-    from fielddep.experiments.study import STORE_FOLDER
 
+    end_with_parent()
     contender, budget = find_contender(model), Budget(trials=trials, minutes=minutes)
     found = {} if config is None else read_settings(config, contender)
     settings, fixed = split_settings(set_, target, task, found)
@@ -76,13 +78,14 @@ def search(
     if threads is not None:
         fixed["train.threads"] = threads
     try:
-        with shown(quiet) as progress:
-            named = open_source(source, out / STORE_FOLDER, settings=settings, raw=raw, progress=progress)
-        looker = SearchLog(trials, quiet=quiet)
-        with looker.bar:
-            result = run_search(
-                named.store, contender, out, budget=budget, given=fixed, seed=seed, n_rows=rows, looker=looker
-            )
+        with working_in(out, SEARCH):
+            with shown(quiet) as progress:
+                named = open_source(source, out / STORE_FOLDER, settings=settings, raw=raw, progress=progress)
+            looker = SearchLog(trials, quiet=quiet)
+            with looker.bar:
+                result = run_search(
+                    named.store, contender, out, budget=budget, given=fixed, seed=seed, n_rows=rows, looker=looker
+                )
     except KeyboardInterrupt:
         options: dict[str, object] = {
             "--model": model,

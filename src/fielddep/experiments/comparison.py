@@ -22,9 +22,10 @@ from fielddep.environment import source_version
 from fielddep.errors import SplitError
 from fielddep.experiments.comparison_files import write_tables
 from fielddep.experiments.contenders import Contender, changed_settings, settings_toml
+from fielddep.experiments.experiment_folder import COMPARISON, mark_folder, working_in
 from fielddep.experiments.job_runs import JobRuns
 from fielddep.experiments.lookers import ComparisonLooker
-from fielddep.experiments.plan import CONFIGS, RUNS, Plan, check_folder, mark_folder
+from fielddep.experiments.plan import CONFIGS, RUNS, Plan
 from fielddep.experiments.results import RunResult
 from fielddep.experiments.single_run import Job
 from fielddep.experiments.tables import ComparisonTable
@@ -54,14 +55,16 @@ def compare(
         looker: told of searches and runs.
 
     Raises:
-        UserError: the folder holds something else, the store has no test rows, or settings cannot be read.
+        UserError: the folder holds something else, another process works in it, the store has no test rows, or
+            settings cannot be read.
     """
     whole = Comparison(
         dataset=dataset, store=store, folder=Path(folder), plan=plan, looker=looker or ComparisonLooker()
     )
-    results = whole.run()
-    table = ComparisonTable.of(results, control=control)
-    write_tables(Path(folder), results, table, plan)
+    with working_in(Path(folder), COMPARISON):
+        results = whole.run()
+        table = ComparisonTable.of(results, control=control)
+        write_tables(Path(folder), results, table, plan)
     return table
 
 
@@ -89,8 +92,7 @@ class Comparison:
             raise SplitError(
                 f"a comparison measures on test rows, {self.store.folder} has none; encode anew with split.test above 0"
             )
-        check_folder(self.folder)
-        mark_folder(self.folder, self.dataset, self.store.sha256)
+        mark_folder(self.folder, self.dataset, self.store.sha256, COMPARISON)
         chosen = Tuning(store=self.store, folder=self.folder, plan=self.plan, looker=self.looker).run()
         for name, settings in chosen.items():
             if settings.failure is not None:  # what was run before keeps its file

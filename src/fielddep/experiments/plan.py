@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +10,9 @@ from typing import Any
 from fielddep.errors import UserError
 from fielddep.experiments.contenders import Contender
 from fielddep.experiments.processes import n_threads
-from fielddep.experiments.study import STORE_FOLDER
 from fielddep.experiments.trial_loop import Budget
-from fielddep.files import write_json
 
-MARK, SEARCHES, CONFIGS, RUNS, LOGS = "comparison.json", "search", "configs", "runs", "logs"
+SEARCHES, CONFIGS, RUNS, LOGS = "search", "configs", "runs", "logs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,35 +61,3 @@ class Plan:
     def process_threads(self) -> int:
         """CPU threads of each process."""
         return n_threads(self.threads, self.n_jobs)
-
-
-def check_folder(folder: Path, *, mark: str = MARK, what: str = "comparison") -> None:
-    """Refuse a folder of other things.
-
-    Args:
-        folder: where an experiment is to be kept.
-        mark: file that says which rows it is about.
-        what: what the experiment is called.
-
-    Raises:
-        UserError: it is no folder, or not empty and of no such experiment.
-    """
-    own = (mark, STORE_FOLDER)  # the store may be there before the mark
-    try:
-        foreign = folder.exists() and not any((folder / name).exists() for name in own) and any(folder.iterdir())
-    except OSError as error:
-        raise UserError(f"{folder} cannot be used: {error.strerror or error}; choose another folder") from error
-    if foreign:
-        raise UserError(f"{folder} is not empty and holds no {what}; choose another folder")
-
-
-def mark_folder(folder: Path, dataset: str, sha256: str, *, mark: str = MARK, what: str = "comparison") -> None:
-    """Keep which rows an experiment is about.
-
-    Raises:
-        UserError: the folder holds one on other rows.
-    """
-    content, path = {"dataset": dataset, "store": sha256}, folder / mark
-    if path.is_file() and json.loads(path.read_text("utf-8")) != content:
-        raise UserError(f"{folder} holds the {what} of other rows than {dataset}; choose another folder")
-    write_json(path, content)

@@ -23,6 +23,7 @@ from fielddep.data.store.store import Store
 from fielddep.errors import UserError
 from fielddep.experiments.contender_training import search_rows
 from fielddep.experiments.contenders import Contender, changed_settings, settings_toml
+from fielddep.experiments.experiment_folder import SEARCH, working_in
 from fielddep.experiments.lookers import SearchLooker
 from fielddep.experiments.search_space import SearchSpace
 from fielddep.experiments.study import as_json, give_up_killed, open_study
@@ -74,10 +75,24 @@ def search(
         looker: told of trials.
 
     Raises:
-        UserError: the folder holds another search, or no trial was successful.
+        UserError: the folder holds something else, another process works in it, or no trial was successful.
         MissingExtraError: Optuna, or the library of a tree model, is not installed.
     """
-    folder = Path(folder)
+    folder, looker = Path(folder), looker or SearchLooker()
+    with working_in(folder, SEARCH):
+        return _search(store, contender, folder, budget, given, seed, n_rows, looker)
+
+
+def _search(
+    store: Store,
+    contender: Contender,
+    folder: Path,
+    budget: Budget,
+    given: Mapping[str, Any] | None,
+    seed: int,
+    n_rows: int | None,
+    looker: SearchLooker,
+) -> SearchResult:
     space = SearchSpace.of(contender, {**(given or {}), "train.seed": seed})
     request = search_request(store, contender, given, seed=seed, n_rows=n_rows)
     data = search_rows(store, space.config, n_rows=n_rows, seed=seed)
@@ -90,7 +105,7 @@ def search(
         n_training_rows=store.n_rows_of["train"],
         budget=budget,
         seed=seed,
-        looker=looker or SearchLooker(),
+        looker=looker,
         keep=lambda records: _keep(folder, space, store, records),
     ).run()
     _keep(folder, space, store, records)

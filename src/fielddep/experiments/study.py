@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fielddep.errors import MissingExtraError, UserError
+from fielddep.experiments.experiment_folder import SEARCH, check_folder
 from fielddep.experiments.tree_configs import TREE_CONFIGS
 from fielddep.experiments.trial_records import LOST, trial_records
 
 if TYPE_CHECKING:
     import optuna
 
-DATABASE, STUDY, REQUEST = "search.sqlite", "search", "request"
-STORE_FOLDER = "store"
-"""Where the rows of a table lie in the folder of a search or comparison; they are there before anything else."""
+STUDY, REQUEST = "search", "request"
 RANDOM_TRIALS = 6
 """Trials that are over before the sampler learns from them."""
 UNPRUNED_TRIALS, UNPRUNED_LOSSES = 4, 6
@@ -64,7 +63,7 @@ def check_request(folder: Path, request: Mapping[str, Any]) -> None:
     Raises:
         UserError: says what was asked and what is asked now, or that the file of the search cannot be used.
     """
-    if (folder / DATABASE).is_file():
+    if (folder / SEARCH.mark).is_file():
         open_study(folder, request)
 
 
@@ -75,9 +74,8 @@ def open_study(folder: Path, request: Mapping[str, Any]) -> optuna.Study:
         UserError: it is of another request, or the folder cannot be used.
     """
     library = import_optuna()
-    path = folder / DATABASE
-    if folder.exists() and not path.exists() and any(entry.name != STORE_FOLDER for entry in folder.iterdir()):
-        raise UserError(f"{folder} is not empty and holds no search; choose another folder")
+    path = folder / SEARCH.mark
+    check_folder(folder, SEARCH)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         study: optuna.Study = library.create_study(

@@ -19,15 +19,14 @@ from fielddep.data.store.store import Store
 from fielddep.errors import SplitError, UserError
 from fielddep.experiments.ablation.claims import claims_of
 from fielddep.experiments.ablation.files import Answer, write_answer
-from fielddep.experiments.ablation.plan import GLOBAL, MARK, MDL, VARIANTS, WITHOUT, AblationPlan
+from fielddep.experiments.ablation.plan import GLOBAL, MDL, VARIANTS, WITHOUT, AblationPlan
 from fielddep.experiments.ablation.points import Sweep, curve_sweeps, tuned, variant_sweep
 from fielddep.experiments.ablation.results import SweepResult
 from fielddep.experiments.ablation.trainings import Trainings, choose_zeta
+from fielddep.experiments.experiment_folder import ABLATION, mark_folder, working_in
 from fielddep.experiments.lookers import ComparisonLooker
-from fielddep.experiments.plan import LOGS, check_folder, mark_folder
+from fielddep.experiments.plan import LOGS
 from fielddep.experiments.tuning import Chosen, Tuning
-
-WHAT = "ablation"
 
 __all__ = ["AblationPlan", "Answer", "ablate"]
 
@@ -45,15 +44,26 @@ def ablate(
         looker: told of searches and runs.
 
     Raises:
-        UserError: the folder holds something else, the store has no test rows, or settings cannot be found or read.
+        UserError: the folder holds something else, another process works in it, the store has no test rows, or
+            settings cannot be found or read.
     """
     folder, looker = Path(folder), looker or ComparisonLooker()
     if not store.n_rows_of["test"]:
         raise SplitError(
             f"an ablation measures on test rows, {store.folder} has none; encode anew with split.test above 0"
         )
-    check_folder(folder, mark=MARK, what=WHAT)
-    mark_folder(folder, dataset, store.sha256, mark=MARK, what=WHAT)
+    with working_in(folder, ABLATION):
+        mark_folder(folder, dataset, store.sha256, ABLATION)
+        answers = _answers(*_trainings(dataset, store, folder, plan, looker))
+        for answer in answers:
+            write_answer(folder, answer, plan, store)
+    return answers
+
+
+def _trainings(
+    dataset: str, store: Store, folder: Path, plan: AblationPlan, looker: ComparisonLooker
+) -> tuple[Trainings, Mapping[str, Chosen]]:
+    """How trainings are run, and the settings of the models."""
     chosen = Tuning(store=store, folder=folder, plan=plan.runs, looker=looker).run()
     if chosen[MDL].failure is not None:
         raise UserError(f"the search of MDL's settings failed: {chosen[MDL].failure}; its log is in {folder / LOGS}")
@@ -66,10 +76,7 @@ def ablate(
         settings=chosen[MDL].name,
         looker=looker,
     )
-    answers = _answers(trainings, chosen)
-    for answer in answers:
-        write_answer(folder, answer, plan, store)
-    return answers
+    return trainings, chosen
 
 
 def _answers(trainings: Trainings, chosen: Mapping[str, Chosen]) -> tuple[Answer, ...]:

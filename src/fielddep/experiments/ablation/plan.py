@@ -10,7 +10,6 @@ from fielddep.errors import UserError
 from fielddep.experiments.contenders import Contender, find_contender
 from fielddep.experiments.plan import Plan
 
-MARK = "ablation.json"
 ALL = "all"
 VARIANTS, SPARSITY, STEPS, DEPTH = "variants", "sparsity", "steps", "depth"
 DEFAULT_SEEDS = {VARIANTS: 5, SPARSITY: 3, STEPS: 3, DEPTH: 3}
