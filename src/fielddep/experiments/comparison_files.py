@@ -21,13 +21,13 @@ def write_tables(folder: Path, results: Sequence[RunResult], table: ComparisonTa
     write_text(folder / RESULTS, to_frame(results).write_csv())
     for form, suffix in SUFFIXES.items():
         text = render(table, form)
-        notes = "\n" + "\n\n".join(reading_notes(table, plan)) + "\n" if form == "markdown" else ""
+        notes = "\n" + "\n\n".join(reading_notes(results, table, plan)) + "\n" if form == "markdown" else ""
         write_text(folder / f"{COMPARISON}{suffix}", text + notes)
         for metric, test in table.tests.items():
             write_text(folder / f"{DUNNETT}-{metric}{suffix}", render(test, form))
 
 
-def reading_notes(table: ComparisonTable, plan: Plan) -> list[str]:
+def reading_notes(results: Sequence[RunResult], table: ComparisonTable, plan: Plan) -> list[str]:
     """What the columns mean, and how the settings came about."""
     notes = [settings_note(plan)]
     if "calibration_error" in table.metrics:
@@ -37,15 +37,35 @@ def reading_notes(table: ComparisonTable, plan: Plan) -> list[str]:
     notes.append(
         "Training time includes the evaluations on validation rows, rows/s does not; prediction time is that of all "
         "test rows, from ids to outputs; peak memory is that of a process that does nothing but the run, Python and "
-        f"its libraries included. Every run had {plan.process_threads} thread{'s' if plan.process_threads > 1 else ''}."
+        "its libraries included."
     )
-    if any(contender.model in TREE_CONFIGS for contender in plan.contenders):
+    notes.append(machine_note(results))
+    if any(result.model in TREE_CONFIGS for result in results):
         notes.append(
             "Tree models get the same encoded rows: ids as categories, numbers as numbers, without crosses, as trees "
             "find their own. Their parameters are leaves and splits (CatBoost's statistics of values not counted), "
             "and their rows/s counts every row once a tree, evaluations included."
         )
-    return notes
+    return list(filter(None, notes))
+
+
+def machine_note(results: Sequence[RunResult]) -> str:
+    """What the finished runs had to compute with, as they tell; older ones do not."""
+    models: dict[str, dict[str, None]] = {}
+    for result in results:
+        if result.error is None:
+            models.setdefault(_means(result), {})[result.model] = None
+    if len(models) == 1:
+        return f"Every run had {next(iter(models))}."
+    told = "; ".join(f"{means} ({', '.join(names)})" for means, names in models.items())
+    return f"Runs had {told}: times can be compared only where this is equal." if told else ""
+
+
+def _means(result: RunResult) -> str:
+    if result.threads is None:
+        return "a number of threads that is not known"
+    threads = f"{result.threads} thread{'s' if result.threads != 1 else ''}"
+    return threads if result.device in (None, "cpu") else f"{threads} and the device {result.device}"
 
 
 def settings_note(plan: Plan) -> str:

@@ -19,6 +19,7 @@ DEFAULT_SETTINGS = "default"
 _NAMES = ("dataset", "model", "seed")
 _KEYS = ("dataset", "model", "variant", "seed")
 _NEEDED = (*_NAMES, "metric", "value")
+_ORIGIN = ("threads", "device", "commit", "error")
 _TEXT, _WHOLE, _NUMBER = pl.String(), pl.Int64(), pl.Float64()
 _SCHEMA: dict[str, pl.DataType] = {
     **dict.fromkeys(("dataset", "model", "variant"), _TEXT),
@@ -27,7 +28,8 @@ _SCHEMA: dict[str, pl.DataType] = {
     "value": _NUMBER,
     **dict.fromkeys(COSTS, _NUMBER),
     "n_parameters": _WHOLE,
-    **dict.fromkeys(("commit", "error"), _TEXT),
+    "threads": _WHOLE,
+    **dict.fromkeys(_ORIGIN[1:], _TEXT),
 }
 
 
@@ -47,6 +49,8 @@ class RunResult:
         peak_mb: largest resident memory of the run.
         predict_seconds: wall time of predicting the test rows.
         predict_rows_per_s: rows predicted a second.
+        threads: CPU threads that it had; None where that is not known.
+        device: device of its tensors; None where that is not known.
         commit: version of the source that ran.
         error: why the run failed; None for a finished one.
     """
@@ -62,6 +66,8 @@ class RunResult:
     peak_mb: float | None = None
     predict_seconds: float | None = None
     predict_rows_per_s: float | None = None
+    threads: int | None = None
+    device: str | None = None
     commit: str | None = None
     error: str | None = None
 
@@ -117,7 +123,7 @@ def to_frame(results: Iterable[RunResult]) -> pl.DataFrame:
 
 def _rows(result: RunResult) -> list[tuple[Any, ...]]:
     keys = (result.dataset, result.model, result.settings, result.seed)
-    rest = (*(getattr(result, name) for name in COSTS), result.commit, result.error)
+    rest = tuple(getattr(result, name) for name in (*COSTS, *_ORIGIN))
     figures: list[tuple[Any, ...]] = [
         (part, name, value) for part, named in result.metrics.items() for name, value in named.items()
     ]
@@ -127,8 +133,8 @@ def _rows(result: RunResult) -> list[tuple[Any, ...]]:
 def from_frame(frame: pl.DataFrame) -> list[RunResult]:
     """The runs of a tidy frame, in the order of their first rows.
 
-    The columns dataset, model, seed, metric and value are needed; variant, split, commit, error and the costs may be
-    absent, and columns of other names are ignored.
+    The columns dataset, model, seed, metric and value are needed; variant, split, the costs, threads, device, commit
+    and error may be absent, and columns of other names are ignored.
 
     Raises:
         TableError: when a needed column is absent, or a cell is not what its column holds.
@@ -159,7 +165,7 @@ def _run(key: dict[str, Any], rows: pl.DataFrame) -> RunResult:
     metrics: dict[str, dict[str, float]] = {}
     for part, name, value in rows.select("split", "metric", "value").drop_nulls(["split", "metric"]).iter_rows():
         metrics.setdefault(part, {})[name] = math.nan if value is None else value
-    others = {name: _first(rows, name) for name in (*COSTS, "commit", "error")}
+    others = {name: _first(rows, name) for name in (*COSTS, *_ORIGIN)}
     settings = key.pop("variant") or DEFAULT_SETTINGS
     return RunResult(**key, settings=settings, metrics=metrics, **others)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fielddep.errors import UserError
 from fielddep.experiments.processes import end_with_parent
 from fielddep.experiments.results import RunResult
+from fielddep.experiments.tree_configs import TREE_CONFIGS
 from fielddep.files import write_json
 
 if TYPE_CHECKING:
@@ -71,7 +72,13 @@ class Job:
 
     def _blank(self) -> RunResult:
         return RunResult(
-            dataset=self.dataset, model=self.contender, seed=self.seed, settings=self.settings, commit=self.commit
+            dataset=self.dataset,
+            model=self.contender,
+            seed=self.seed,
+            settings=self.settings,
+            threads=self.threads,
+            device="cpu" if self.contender in TREE_CONFIGS else self.device,
+            commit=self.commit,
         )
 
     def save(self, result: RunResult) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,9 @@ def test_a_job_has_the_settings_seed_and_device(tmp_path: Path) -> None:
     job = job_of(tmp_path, **{"model.d_embed": 7, "train.device": "cuda"})
     assert (job.contender, job.seed, job.settings, job.device) == ("fm", 3, "tuned", "cuda")
     assert job.config == {"model": {"name": "fm", "d_embed": 7}}
+    result = job.failed("no memory")
+    assert (result.threads, result.device) == (job.threads, "cuda")
+    assert dataclasses.replace(job, contender="lightgbm").failed("no memory").device == "cpu"
 
 
 def test_a_result_counts_only_for_what_it_was_made_from(tmp_path: Path) -> None:

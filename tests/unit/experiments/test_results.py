@@ -24,6 +24,8 @@ FULL = RunResult(
     peak_mb=812.0,
     predict_seconds=0.31,
     predict_rows_per_s=93000.0,
+    threads=2,
+    device="cpu",
     commit="ebd5917",
 )
 FAILED = RunResult(dataset="frappe", model="saint", seed=0, error="out of memory,\nin the first epoch")

@@ -1,0 +1,38 @@
+"""Notes below a comparison: what they claim is what the runs tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fielddep.experiments.comparison_files import machine_note
+from fielddep.experiments.results import RunResult
+from tests.unit.experiments.runs import runs
+
+
+def of(model: str, **means: Any) -> list[RunResult]:
+    return runs(model, [0.5, 0.6], **means)
+
+
+@pytest.mark.parametrize(
+    ("results", "note"),
+    [
+        (of("fm", threads=1, device="cpu"), "Every run had 1 thread."),
+        (of("fm", threads=2, device="cuda"), "Every run had 2 threads and the device cuda."),
+        (of("fm"), "Every run had a number of threads that is not known."),
+        (
+            [*of("fm", threads=1), *of("lr", threads=2), *of("mdl", threads=1)],
+            "Runs had 1 thread (fm, mdl); 2 threads (lr): times can be compared only where this is equal.",
+        ),
+        (
+            [*of("fm"), *of("lr", threads=2)],
+            "Runs had a number of threads that is not known (fm); 2 threads (lr): times can be compared only where "
+            "this is equal.",
+        ),
+        ([*of("fm", threads=1), *runs("lr", ["no memory"], threads=2)], "Every run had 1 thread."),
+        (runs("lr", ["no memory"]), ""),
+    ],
+)
+def test_threads_are_those_that_the_runs_had(results: list[RunResult], note: str) -> None:
+    assert machine_note(results) == note
