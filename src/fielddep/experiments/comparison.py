@@ -8,12 +8,14 @@
     results.csv         all figures; comparison.* and dunnett-METRIC.* are the tables made from them
 
 What is done is kept: a comparison that was interrupted goes on where it stopped. A run that failed is recorded with its
-reason, loses no other, and is tried again by the next call.
+reason, loses no other, and is tried again by the next call. Models that an earlier call ran and this one does not name
+stay in results and tables as long as this call would give them the same settings; the others are named in a note.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,13 +23,13 @@ from fielddep.data.store.store import Store
 from fielddep.environment import source_version
 from fielddep.errors import SplitError
 from fielddep.experiments.comparison_files import write_tables
-from fielddep.experiments.contenders import Contender, changed_settings, settings_toml
+from fielddep.experiments.contenders import Contender, changed_settings, known_contender, settings_toml
 from fielddep.experiments.experiment_folder import COMPARISON, mark_folder, working_in
 from fielddep.experiments.job_runs import JobRuns
 from fielddep.experiments.lookers import ComparisonLooker
 from fielddep.experiments.plan import CONFIGS, RUNS, Plan
 from fielddep.experiments.results import RunResult
-from fielddep.experiments.single_run import Job
+from fielddep.experiments.single_run import FAILED_SUFFIX, Job, read_saved
 from fielddep.experiments.tables import ComparisonTable
 from fielddep.experiments.tuning import Chosen, Tuning
 from fielddep.files import write_text
@@ -64,6 +66,7 @@ def compare(
     with working_in(Path(folder), COMPARISON):
         results = whole.run()
         table = ComparisonTable.of(results, control=control)
+        table = dataclasses.replace(table, notes=(*table.notes, *whole.left_out(results)))
         write_tables(Path(folder), results, table, plan)
     return table
 
@@ -87,13 +90,14 @@ class Comparison:
     looker: ComparisonLooker = field(default_factory=ComparisonLooker)
 
     def run(self) -> list[RunResult]:
-        """All results, model by model, after whatever was not done yet."""
+        """All results, model by model, after whatever was not done yet; then those of other models of before."""
         if not self.store.n_rows_of["test"]:
             raise SplitError(
                 f"a comparison measures on test rows, {self.store.folder} has none; encode anew with split.test above 0"
             )
         mark_folder(self.folder, self.dataset, self.store.sha256, COMPARISON)
-        chosen = Tuning(store=self.store, folder=self.folder, plan=self.plan, looker=self.looker).run()
+        tuning = Tuning(store=self.store, folder=self.folder, plan=self.plan, looker=self.looker)
+        chosen = tuning.run()
         for name, settings in chosen.items():
             if settings.failure is not None:  # what was run before keeps its file
                 continue
@@ -106,7 +110,27 @@ class Comparison:
         }
         results = JobRuns(folder=self.folder, plan=self.plan, looker=self.looker).run(jobs, failures=failures)
         names = list(chosen)
-        return sorted(results, key=lambda result: names.index(result.model))
+        return [*sorted(results, key=lambda result: names.index(result.model)), *self._of_before(tuning)]
+
+    def left_out(self, results: Iterable[RunResult]) -> list[str]:
+        """Which models of before are not among the results, and why."""
+        shown = {result.model for result in results}
+        names = [name for name in finished_models(self.folder) if name not in shown]
+        if not names:
+            return []
+        return [f"not shown: {', '.join(names)}, whose runs in {RUNS}/ are of other settings, or of another budget"]
+
+    def _of_before(self, tuning: Tuning) -> list[RunResult]:
+        """Finished runs of models that are not asked for now, with the settings that this call would give them."""
+        asked = {contender.name for contender in self.plan.contenders}
+        others = [known_contender(name) for name in finished_models(self.folder) if name not in asked]
+        settled = [(c, chosen) for c in others if c is not None and (chosen := tuning.settled(c)) is not None]
+        jobs = (
+            self._job(contender, seed, chosen, commit="")
+            for contender, chosen in settled
+            for seed in range(self.plan.n_seeds)
+        )
+        return [result for job in jobs if (result := job.saved()) is not None and result.error is None]
 
     def _jobs(self, chosen: Mapping[str, Chosen]) -> list[Job]:
         """Seed by seed, so that an interrupted comparison has whole tables of fewer seeds."""
@@ -131,3 +155,10 @@ class Comparison:
             device=chosen.config.train.device,
             commit=commit,
         )
+
+
+def finished_models(folder: Path) -> list[str]:
+    """Models of which the folder of a comparison has finished runs."""
+    files = sorted(file for file in folder.glob(f"{RUNS}/*.json") if not file.name.endswith(FAILED_SUFFIX))
+    results = [found[1] for file in files if (found := read_saved(file)) is not None]
+    return list(dict.fromkeys(result.model for result in results if result.error is None))

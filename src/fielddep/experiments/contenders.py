@@ -57,6 +57,13 @@ VARIANTS: Mapping[str, Contender] = {
 """Variants by name; a variant is compared with the tuned settings of its model, all else equal."""
 
 
+def known_contender(name: str) -> Contender | None:
+    """The contender of a name, be its library installed or not; None where there is none."""
+    if name in VARIANTS:
+        return VARIANTS[name]
+    return Contender(name=name, model=name) if name in CONFIG_CLASSES else None
+
+
 def find_contender(name: str) -> Contender:
     """The contender of a name.
 
@@ -64,15 +71,14 @@ def find_contender(name: str) -> Contender:
         UserError: there is none; names the nearest.
         MissingExtraError: its library is not installed.
     """
-    if name in VARIANTS:
-        return VARIANTS[name]
-    if name not in CONFIG_CLASSES:
+    found = known_contender(name)
+    if found is None:
         known = [*CONFIG_CLASSES, *VARIANTS]
         near = difflib.get_close_matches(name.lower(), known, n=1)
         advice = f"; did you mean {near[0]!r}?" if near else ""
         raise UserError(f"expected a model ({', '.join(known)}), given {name!r}{advice}")
-    check_installed(name)
-    return Contender(name=name, model=name)
+    check_installed(found.model)
+    return found
 
 
 def find_contenders(names: str) -> tuple[Contender, ...]:

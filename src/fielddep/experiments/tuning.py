@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any
 
 from fielddep.config import Config
 from fielddep.data.store.store import Store
+from fielddep.errors import ConfigError
 from fielddep.experiments.contenders import Contender, find_contender, read_settings
 from fielddep.experiments.lookers import ComparisonLooker
 from fielddep.experiments.plan import LOGS, SEARCHES, Plan
@@ -65,6 +67,14 @@ class Tuning:
         failures = self._search([find_contender(model) for model in searched])
         return {c.name: self._chosen(c, failures.get(c.model)) for c in self.plan.contenders}
 
+    def settled(self, contender: Contender) -> Chosen | None:
+        """Settings that a contender would have in this comparison; None where they would have to be searched first."""
+        if self.plan.budget is not None and self._file_of(contender) is None and not self._is_searched(contender.model):
+            return None
+        with contextlib.suppress(ConfigError):  # of a model that nobody asked for
+            return self._chosen(contender, None)
+        return None
+
     def _chosen(self, contender: Contender, failure: str | None) -> Chosen:
         given = self._file_of(contender)
         if given is None and self.plan.budget is None:
@@ -87,7 +97,7 @@ class Tuning:
         for model in models:  # all before the first begins
             check_request(self._search_folder(model.name), self._request(model))
         failures = {m.name: reason for m in models if (reason := self._kept_failure(m)) is not None}
-        todo = [m for m in models if m.name not in failures and not self._is_searched(m)]
+        todo = [m for m in models if m.name not in failures and not self._is_searched(m.name)]
         if models:
             self.looker.on_plan("searches", len(todo), len(models) - len(todo))
         run_tasks(
@@ -97,9 +107,10 @@ class Tuning:
         )
         return failures
 
-    def _is_searched(self, model: Contender) -> bool:
+    def _is_searched(self, model: str) -> bool:
         assert self.plan.budget is not None
-        return is_searched(self._search_folder(model.name), self._request(model), self.plan.budget)
+        request = self._request(Contender(name=model, model=model))
+        return is_searched(self._search_folder(model), request, self.plan.budget)
 
     def _request(self, model: Contender) -> dict[str, Any]:
         plan = self.plan
