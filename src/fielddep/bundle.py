@@ -27,6 +27,7 @@ from safetensors.torch import load_file, save_file
 
 from fielddep.config import Config
 from fielddep.data.encoder import TableEncoder
+from fielddep.devices import check_device
 from fielddep.errors import BundleError, FieldDepError, UserError
 from fielddep.files import sha256, write_json
 from fielddep.models import MODELS, build_model
@@ -96,7 +97,9 @@ class Bundle:
 
         Raises:
             BundleError: for a missing, cut-off, altered or newer-format file, naming it.
+            ConfigError: for a device that is not there.
         """
+        check_device(device)
         folder = Path(folder)
         _recover(folder)
         manifest = _read_manifest(folder)

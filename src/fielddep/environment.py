@@ -17,7 +17,7 @@ import torch
 
 from fielddep.data.store.manifest import read_manifest
 from fielddep.data.store.store import Store
-from fielddep.errors import CheckpointError, ConfigError
+from fielddep.errors import CheckpointError
 
 
 def environment(table: pl.DataFrame | Store, source: str = "") -> dict[str, Any]:
@@ -101,18 +101,3 @@ def check_source(path: Path, now: dict[str, Any]) -> None:
                 f"to resume a run its table must stay the same; its {name} were {before[fact]} and are now "
                 f"{now['source'][fact]}. Give the same table, or --force to train anew"
             )
-
-
-def check_device(name: str) -> None:
-    """Refuse a torch device that is not there, before any work is done.
-
-    Raises:
-        ConfigError: says which name was given.
-    """
-    try:
-        torch.empty(0, device=torch.device(name))
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(
-            f"train.device must be a device of this machine, such as cpu; given {name!r}: {reason}"
-        ) from None

@@ -18,6 +18,7 @@ from fielddep.data.splits import Split
 from fielddep.data.store.loader import loader_for
 from fielddep.data.store.store import Store
 from fielddep.data.target import Target
+from fielddep.devices import check_device
 from fielddep.errors import SplitError, TrainingError
 from fielddep.models import build_model
 from fielddep.nn.model import FieldModel
@@ -76,6 +77,7 @@ def fit_table(
     """
     if isinstance(table, Store) and split is not None:
         raise SplitError("a store is split already; leave out split, or give the table itself")
+    check_device(config.train.device, "train.device")
     prepared = prepare_store(table, config) if isinstance(table, Store) else prepare(table, config, split=split)
     history = History(history_path)
     folder = None if checkpoints is None else CheckpointFolder(checkpoints)

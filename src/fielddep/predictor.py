@@ -19,6 +19,7 @@ from fielddep.data.readers import in_memory, read_memory, read_table, stream_bat
 from fielddep.data.store.store import PART_NAMES, Store, is_store
 from fielddep.data.store.translate import stored_rows
 from fielddep.data.target import Target
+from fielddep.devices import check_device
 from fielddep.errors import SplitError
 from fielddep.nn.link import predictions
 from fielddep.training.metrics import Metrics
@@ -45,6 +46,7 @@ class Predictor:
     """
 
     def __init__(self, bundle: Bundle | str | Path, *, device: str = "cpu", chunk_rows: int = CHUNK_ROWS) -> None:
+        check_device(device)
         self.bundle = bundle if isinstance(bundle, Bundle) else Bundle.load(bundle, device=device)
         self.device = torch.device(device)
         self.chunk_rows = chunk_rows

@@ -33,7 +33,8 @@ import polars as pl
 from fielddep.bundle import MANIFEST, Bundle
 from fielddep.config import Config
 from fielddep.data.store.store import Store
-from fielddep.environment import check_device, check_source, environment
+from fielddep.devices import check_device
+from fielddep.environment import check_source, environment
 from fielddep.errors import BundleError, ConfigError, MissingExtraError, UserError
 from fielddep.files import write_atomically, write_json, write_text
 from fielddep.fitting import TrainingData, measure, prepare, prepare_store, train_model
@@ -151,7 +152,7 @@ def train_run(
     if state == "finished" and resume:
         log.warning("the run in %s is finished; nothing is left to resume", folder)
         return Run.open(folder)
-    check_device(config.train.device)
+    check_device(config.train.device, "train.device")
     if tensorboard and importlib.util.find_spec("tensorboard") is None:
         raise MissingExtraError("TensorBoard is not installed; pip install 'fielddep[tensorboard]'")
     attempt = folder / CHECKPOINT

@@ -314,7 +314,7 @@ def test_predict_to_stdout_reports_unknown_values(
         (["--out", "p.xlsx"], "error: predictions are written to a .csv or .parquet file; given p.xlsx"),
         (["--keep", "shap"], "error: --keep names 'shap', which is no column; did you mean 'shape'?"),
         (["--set", "model.d_embed=3"], "error: only data.format, data.delimiter, data.encoding can be set"),
-        (["--device", "toaster"], "error: train.device must be a device of this machine"),
+        (["--device", "toaster"], "error: device must be a device of this machine"),
     ],
 )
 def test_predict_refuses_bad_options(

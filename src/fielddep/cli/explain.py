@@ -187,10 +187,8 @@ def check_options(out: Path | None, importance: bool | None, sample: int) -> Non
 def load_bundle(run: Path, device: str) -> Bundle:
     """The model of a run on a device."""
     from fielddep.bundle import Bundle
-    from fielddep.environment import check_device
     from fielddep.run import resolve_bundle
 
-    check_device(device)
     return Bundle.load(resolve_bundle(run), device=device)
 
 

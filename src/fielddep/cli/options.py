@@ -119,11 +119,9 @@ def refuse_store(source: str, command: str) -> None:
 
 def open_predictor(run: Path, device: str) -> Predictor:
     """The model of a run on a device."""
-    from fielddep.environment import check_device
     from fielddep.predictor import Predictor
     from fielddep.run import resolve_bundle
 
-    check_device(device)
     return Predictor(resolve_bundle(run), device=device)
 
 
