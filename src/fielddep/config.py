@@ -324,7 +324,7 @@ class SettingInfo:
 
 def settings_reference(config: Config | None = None) -> Iterator[SettingInfo]:
     """Every setting with its default and documentation; of MDL, or of the model of `config`."""
-    config = Config() if config is None else Config().replace({"model.name": config.model.name})
+    config = Config() if config is None else dataclasses.replace(Config(), model=type(config.model)())
     for section in dataclasses.fields(config):
         values = getattr(config, section.name)
         for item in dataclasses.fields(values):

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fielddep.cli.console import print_table
 from fielddep.cli.options import ModelOption
 from fielddep.config import Config, settings_reference
 
 
 def settings(model: ModelOption = None) -> None:
-    """Print every setting, its default and what it means."""
-    config = Config() if model is None else Config().replace({"model.name": model})
-    rows = [[info.path, _show(info.default), info.doc] for info in settings_reference(config)]
+    """Print every setting, its default and what it means; --model lightgbm or catboost: of trees in a comparison."""
+    rows = [[info.path, _show(info.default), info.doc] for info in settings_reference(_config(model))]
     print_table(["setting", "default", "meaning"], rows, texts=("default", "meaning"))
+
+
+def _config(model: str | None) -> Config:
+    from fielddep.experiments.tree_configs import TREE_CONFIGS
+
+    if model is None:
+        return Config()
+    if model in TREE_CONFIGS:
+        return replace(Config(), model=TREE_CONFIGS[model]())
+    return Config().replace({"model.name": model})
 
 
 def _show(default: object) -> str:
