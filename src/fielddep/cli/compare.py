@@ -34,7 +34,8 @@ SearchOption = Annotated[bool, typer.Option("--search/--no-search", help="Search
 TrialsOption = Annotated[int, typer.Option("--trials", help="Trials of each search at most.", metavar="N")]
 MinutesOption = Annotated[float | None, typer.Option("--minutes", help="Minutes of each search at most.", metavar="M")]
 ControlOption = Annotated[
-    str, typer.Option("--control", help="Model that the others are tested against.", metavar="NAME")
+    str | None,
+    typer.Option("--control", help="Model that the others are tested against. Default: mdl.", metavar="NAME"),
 ]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", help="CPU threads of each run.", metavar="N", min=1)]
 JobsOption = Annotated[int, typer.Option("--jobs", help="Runs at a time.", metavar="N", min=1)]
@@ -55,7 +56,7 @@ def compare(
     trials: TrialsOption = 30,
     minutes: MinutesOption = None,
     rows: RowsOption = None,
-    control: ControlOption = "mdl",
+    control: ControlOption = None,
     threads: ThreadsOption = None,
     jobs: JobsOption = 1,
     raw: RawOption = None,
@@ -65,8 +66,10 @@ def compare(
     """Compare models on the same rows; go on where an earlier call stopped.
 
     Settings come from DIR/MODEL.toml of --configs, else from a search with the same budget for every model. --set takes
-    settings of data and split for the encoding, and of train for every model. DIR holds all results and tables.
+    settings of data and split for the encoding, and of train for every model. DIR holds all results and tables; models
+    that were run in it before stay in the tables as long as their settings and budget are those of this call.
     """
+    from fielddep.experiments.comparison import check_control
     from fielddep.experiments.contenders import find_contenders
     from fielddep.experiments.plan import Plan
     from fielddep.experiments.study import import_optuna
@@ -87,6 +90,9 @@ def compare(
         n_jobs=jobs,
         keep_failed=keep_failed,
     )
+    check_control(control, out, plan)
+    if control is None:
+        say_untested(out, plan)
     try:
         table = run_plan(source, out, plan, settings=settings, raw=raw, control=control, quiet=quiet)
     except KeyboardInterrupt:
@@ -111,6 +117,15 @@ def say_left_out(models: str) -> None:
         say(f"left out, as not installed: {', '.join(absent)}; pip install 'fielddep[trees]'")
 
 
+def say_untested(out: Path, plan: Plan) -> None:
+    """Tell at the start that there will be no tests, as the control takes no part."""
+    from fielddep.experiments.comparison import CONTROL, compared_models
+
+    names = compared_models(out, plan)
+    if CONTROL not in names and len(names) > 1:
+        say(f"no model will be tested against another, as {CONTROL} takes no part; --control {names[0]} tests them")
+
+
 def run_plan(
     source: str,
     out: Path,
@@ -118,7 +133,7 @@ def run_plan(
     *,
     settings: dict[str, Any],
     raw: Path | None,
-    control: str,
+    control: str | None,
     quiet: bool,
 ) -> ComparisonTable:
     """Encode the source where that is not done yet, and run what is left of the plan."""

@@ -34,9 +34,11 @@ ModelOption = Annotated[
 TrialsOption = Annotated[int, typer.Option("--trials", help="Trials at most.", metavar="N")]
 MinutesOption = Annotated[float | None, typer.Option("--minutes", help="Minutes at most.", metavar="M")]
 RowsOption = Annotated[
-    int | None, typer.Option("--rows", help="Tune on a random sample of so many training rows.", metavar="N")
+    int | None, typer.Option("--rows", help="Tune on a random sample of so many training rows.", metavar="N", min=1)
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of the search and its trainings.", metavar="N")]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", help="Seed of the search and its trainings. Default: train.seed.", metavar="N")
+]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", help="CPU threads.", metavar="N", min=1)]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print the result and warnings only.")]
 
@@ -54,7 +56,7 @@ def search(
     trials: TrialsOption = 30,
     minutes: MinutesOption = None,
     rows: RowsOption = None,
-    seed: SeedOption = 0,
+    seed: SeedOption = None,
     threads: ThreadsOption = None,
     raw: RawOption = None,
     quiet: QuietOption = False,
@@ -74,7 +76,7 @@ def search(
     contender, budget = find_contender(model), Budget(trials=trials, minutes=minutes)
     found = {} if config is None else read_settings(config, contender)
     settings, fixed = split_settings(set_, target, task, found)
-    contender.config(fixed)  # refuses what is no setting before anything is read
+    own_seed = contender.config(fixed).train.seed  # refuses what is no setting before anything is read
     if threads is not None:
         fixed["train.threads"] = threads
     try:
@@ -84,7 +86,14 @@ def search(
             looker = SearchLog(trials, quiet=quiet)
             with looker.bar:
                 result = run_search(
-                    named.store, contender, out, budget=budget, given=fixed, seed=seed, n_rows=rows, looker=looker
+                    named.store,
+                    contender,
+                    out,
+                    budget=budget,
+                    given=fixed,
+                    seed=own_seed if seed is None else seed,
+                    n_rows=rows,
+                    looker=looker,
                 )
     except KeyboardInterrupt:
         options: dict[str, object] = {
@@ -125,7 +134,19 @@ def print_search(result: SearchResult, out: Path) -> None:
     default = "" if first.loss is None else f", {first.loss:.5f} with the defaults"
     stream = console()
     stream.print(f"validation loss {best.loss:.5f} (trial {best.number}){default}; {counts}", soft_wrap=True)
-    stream.print(f"train with it: fielddep fit ... --config {out / BEST}", soft_wrap=True)
+    stream.print(usage_of(result.config.model.name, out / BEST), soft_wrap=True)
+
+
+def usage_of(model: str, best: Path) -> str:
+    """What can be done with the best settings; `fit` trains no trees."""
+    from fielddep.experiments.tree_configs import TREE_CONFIGS
+
+    if model not in TREE_CONFIGS:
+        return f"train with it: fielddep fit ... --config {best}"
+    return (
+        f"compare with it: copy {best} to CONFIGS/{model}.toml, a folder of yours, then "
+        f"fielddep compare ... --models mdl,{model} --configs CONFIGS"
+    )
 
 
 class SearchLog(SearchLooker):

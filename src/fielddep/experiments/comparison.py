@@ -21,7 +21,7 @@ from pathlib import Path
 
 from fielddep.data.store.store import Store
 from fielddep.environment import source_version
-from fielddep.errors import SplitError
+from fielddep.errors import SplitError, UserError
 from fielddep.experiments.comparison_files import write_tables
 from fielddep.experiments.contenders import Contender, changed_settings, known_contender, settings_toml
 from fielddep.experiments.experiment_folder import COMPARISON, mark_folder, working_in
@@ -34,7 +34,10 @@ from fielddep.experiments.tables import ComparisonTable
 from fielddep.experiments.tuning import Chosen, Tuning
 from fielddep.files import write_text
 
-__all__ = ["Comparison", "ComparisonLooker", "Plan", "compare"]
+CONTROL = "mdl"
+"""What models are tested against where no other is named."""
+
+__all__ = ["CONTROL", "Comparison", "ComparisonLooker", "Plan", "compare"]
 
 
 def compare(
@@ -43,7 +46,7 @@ def compare(
     folder: str | Path,
     plan: Plan,
     *,
-    control: str = "mdl",
+    control: str | None = None,
     looker: ComparisonLooker | None = None,
 ) -> ComparisonTable:
     """Search, run and test whatever was not done yet, and write the tables.
@@ -53,19 +56,21 @@ def compare(
         store: the rows.
         folder: where everything is kept.
         plan: what is compared.
-        control: the model that all others are tested against.
+        control: the model that all others are tested against, one of the plan or of an earlier call; None for MDL,
+            and without MDL there are no tests.
         looker: told of searches and runs.
 
     Raises:
-        UserError: the folder holds something else, another process works in it, the store has no test rows, or
-            settings cannot be read.
+        UserError: the folder holds something else, another process works in it, the store has no test rows, the
+            control is none of the models, or settings cannot be read.
     """
+    check_control(control, Path(folder), plan)
     whole = Comparison(
         dataset=dataset, store=store, folder=Path(folder), plan=plan, looker=looker or ComparisonLooker()
     )
     with working_in(Path(folder), COMPARISON):
         results = whole.run()
-        table = ComparisonTable.of(results, control=control)
+        table = ComparisonTable.of(results, control=control or CONTROL)
         table = dataclasses.replace(table, notes=(*table.notes, *whole.left_out(results)))
         write_tables(Path(folder), results, table, plan)
     return table
@@ -155,6 +160,25 @@ class Comparison:
             device=chosen.config.train.device,
             commit=commit,
         )
+
+
+def check_control(control: str | None, folder: Path, plan: Plan) -> None:
+    """Refuse a control that is neither among the models nor among those of an earlier call.
+
+    Raises:
+        UserError: names the models.
+    """
+    names = compared_models(folder, plan)
+    if control is not None and control not in names:
+        raise UserError(
+            f"expected a control among the models ({', '.join(names)}), given {control!r}; add it to --models, or name "
+            "another with --control"
+        )
+
+
+def compared_models(folder: Path, plan: Plan) -> list[str]:
+    """The models of a plan, and those of which the folder has finished runs."""
+    return list(dict.fromkeys([*(contender.name for contender in plan.contenders), *finished_models(folder)]))
 
 
 def finished_models(folder: Path) -> list[str]:

@@ -32,7 +32,7 @@ class Plan:
         keep_failed: whether what failed is left as it is.
 
     Raises:
-        UserError: for no seeds, no such folder, or settings that cannot hold for every model.
+        UserError: for no seeds, no such folder, no rows, or settings that cannot hold for every model.
     """
 
     contenders: tuple[Contender, ...]
@@ -56,6 +56,10 @@ class Plan:
                 raise UserError(f"{path} differs from run to run and cannot be given; use --seeds and --threads")
             if not path.startswith("train."):
                 raise UserError(f"only settings of train hold for every model, given {path}; use --configs for others")
+        if self.search_rows is not None and self.search_rows < 1:
+            raise UserError(f"expected at least one row to search on, given {self.search_rows}; for all give no --rows")
+        for contender in self.contenders:
+            contender.config(self.given)  # refuses what is no setting
 
     @property
     def process_threads(self) -> int:

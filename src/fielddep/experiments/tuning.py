@@ -143,7 +143,7 @@ class Tuning:
             "--threads": plan.process_threads,
         }
         words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
-        words += [word for path, value in plan.given.items() for word in ("--set", f"{path}={json.dumps(value)}")]
+        words += [word for path, value in plan.given.items() for word in ("--set", f"{path}={_word(value)}")]
         return [sys.executable, "-m", "fielddep", "search", str(self.store.folder), *words]
 
     def _kept_failure(self, model: Contender) -> str | None:
@@ -165,3 +165,8 @@ class Tuning:
 
     def _search_folder(self, model: str) -> Path:
         return self.folder / SEARCHES / model
+
+
+def _word(value: Any) -> str:
+    """A value as `--set` reads it."""
+    return "none" if value is None else json.dumps(value)

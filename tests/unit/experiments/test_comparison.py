@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from fielddep.data.store.store import Store
+from fielddep.errors import UserError
 from fielddep.experiments import job_runs
 from fielddep.experiments.comparison import compare
 from fielddep.experiments.contenders import find_contenders
@@ -45,9 +46,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def call(store: Store, folder: Path, models: str, **settings: Any) -> ComparisonTable:
+def call(store: Store, folder: Path, models: str, control: str | None = "lr", **settings: Any) -> ComparisonTable:
     plan = Plan(contenders=find_contenders(models), n_seeds=2, budget=None, **settings)
-    return compare("shop", store, folder, plan, control="lr")
+    return compare("shop", store, folder, plan, control=control)
 
 
 def test_models_of_an_earlier_call_stay_in_the_tables(store: Store, tmp_path: Path, ran: list[str]) -> None:
@@ -81,3 +82,14 @@ def test_a_folder_of_an_older_version_goes_on(store: Store, tmp_path: Path, ran:
     call(store, tmp_path, "lr,fm")
     assert ran[before:] == []
     assert "Every run had a number of threads that is not known." in (tmp_path / "comparison.md").read_text()
+
+
+def test_a_control_that_takes_no_part_is_refused_before_anything_runs(
+    store: Store, tmp_path: Path, ran: list[str]
+) -> None:
+    with pytest.raises(UserError, match=r"a control among the models \(fm, lr\), given 'mdl'"):
+        call(store, tmp_path, "fm,lr", "mdl")
+    assert (ran, list(tmp_path.iterdir())) == ([], [])
+    table = call(store, tmp_path, "fm,lr", None)
+    assert table.tests == {}
+    assert "auc: no test: the control mdl has no finished run with it" in table.notes

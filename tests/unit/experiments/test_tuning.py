@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fielddep.coercion import parse_assignment
 from fielddep.data.store.store import Store
 from fielddep.errors import UserError
 from fielddep.experiments import tuning as tuning_module
@@ -50,3 +52,10 @@ def test_other_options_are_refused_before_any_search_begins(
     with pytest.raises(UserError, match=said):
         tuning_of(store, tmp_path, **settings).run()
     assert [path.name for path in tmp_path.iterdir()] == ["search"]
+
+
+def test_a_search_reads_settings_as_they_were_given(store: Store, tmp_path: Path) -> None:
+    given = {"train.optimizer": None, "train.max_epochs": 3, "train.device": "cpu"}
+    words = tuning_of(store, tmp_path, given=given)._command(find_contender("fm"))
+    told = [value for name, value in itertools.pairwise(words) if name == "--set"]
+    assert dict(map(parse_assignment, told)) == given
