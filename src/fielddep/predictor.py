@@ -42,7 +42,7 @@ class Predictor:
 
     A table may be anything `read_table` takes, or a store (see `data.store.translate` for one that the model was not
     trained on). Target and extra columns are ignored; absent fields are named in the error; unknown and missing values
-    are accepted.
+    are accepted. A file is read as the training table was, unless `config` says otherwise.
     """
 
     def __init__(self, bundle: Bundle | str | Path, *, device: str = "cpu", chunk_rows: int = CHUNK_ROWS) -> None:
@@ -130,7 +130,8 @@ class Predictor:
         if isinstance(table, pl.DataFrame):
             check_columns(table.columns, wanted)
             return table.iter_slices(self.chunk_rows)
-        source = read_table(table, reading_for(self.bundle, config or DataConfig()), has_target=with_target)
+        reading = reading_for(self.bundle, config or self.bundle.config.data)
+        source = read_table(table, reading, has_target=with_target)
         check_columns(source.collect_schema().names(), wanted)
         return stream_batches(source.select(wanted), self.chunk_rows)
 

@@ -320,3 +320,20 @@ def test_only_a_few_rows_in_memory_are_encoded_value_by_value(predictor, tmp_pat
     few = [Predictor(predictor.bundle).predict(rows) for rows in (new.head(16), new.head(17))]
     assert asked == [(16, True), (17, False)]
     np.testing.assert_allclose(numbers(few[0]), numbers(few[1].head(16)), atol=1e-6)
+
+
+# --- how a file is read ---------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_as_the_training_table_was(tmp_path):
+    french = FRAME.with_columns(colour=pl.lit("é") + pl.col("colour"), extra=pl.lit("x"))
+    settings = {"data__fields": ["colour", "shape", "size"], "data__weight": None}
+    fitted = train(french, data__encoding="latin-1", data__delimiter="~", **settings)
+    path = tmp_path / "new.csv"
+    path.write_bytes(french.select("size", "colour", "shape").write_csv(separator="~").encode("latin-1"))
+    predictor = Predictor(fitted)
+    assert predictor.predict(path).equals(predictor.predict(french))
+    with pytest.raises(TableError, match="expected UTF-8 text"):
+        predictor.predict(path, config=DataConfig(delimiter="~"))
+    french.drop("good").write_parquet(tmp_path / "new.parquet")
+    assert predictor.predict(tmp_path / "new.parquet").equals(predictor.predict(french))
