@@ -26,7 +26,15 @@ from fielddep.data.text_bytes import (
     scratch_file,
     transcode,
 )
-from fielddep.data.text_structure import StructureCheck, Summary, decode_line, no_rows, records, unclosed_quote
+from fielddep.data.text_structure import (
+    StructureCheck,
+    Summary,
+    allow_long_cells,
+    decode_line,
+    no_rows,
+    records,
+    unclosed_quote,
+)
 from fielddep.errors import ConfigError, TableError
 
 DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
@@ -146,6 +154,7 @@ def _evenness(sample: bytes, delimiter: str) -> tuple[float, int]:
     lines = list(itertools.islice(text, _SAMPLE_LINES))
     if len(sample) == SAMPLE_BYTES and 1 < len(lines) < _SAMPLE_LINES:
         lines.pop()  # cut off in the middle by the size of the sample
+    allow_long_cells()
     try:
         widths = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
     except csv.Error:
@@ -175,6 +184,7 @@ def _header(path: Path, sample: bytes, delimiter: str) -> list[str]:
     """Column names from the first line that is not blank."""
     if b"\n" not in sample and b"\r" in sample:
         raise TableError(f"{path} ends its lines with a carriage return only; convert them to newlines")
+    allow_long_cells()
     try:
         first = next(csv.reader(_header_lines(path, sample), delimiter=delimiter, strict=True))
     except csv.Error:

@@ -88,7 +88,7 @@ class StructureCheck:
         ends = np.flatnonzero(is_end)
         size = int(marks[ends[-1]]) + 1 if len(ends) else 0
         if len(data) - size > _LONGEST_RECORD:
-            raise TableError(f"{self.path}, line {self._line_at(data, size)}: no end of row within 64 MB")
+            raise endless_row(self.path, self._line_at(data, size))
         check_text(self.path, data[:size], self.line)
         self._check_widths(data, np.diff(ends, prepend=-1), marks[ends])
         self.n_records += len(ends)
@@ -162,6 +162,14 @@ def unclosed_quote(path: Path, line: int) -> TableError:
     )
 
 
+def endless_row(path: Path, line: int) -> TableError:
+    """The error of a row that is longer than any row may be."""
+    return TableError(
+        f'{path}, line {line}: no end of row within 64 MB; close the quote (") that opens a cell there, or shorten the '
+        "row"
+    )
+
+
 def no_rows(path: Path) -> TableError:
     """The error of a file that ends with its header."""
     return TableError(f"{path} has column names but no rows")
@@ -194,6 +202,7 @@ def _numbered_records(
     path: Path, lines: Iterable[bytes], delimiter: str, first_line: int
 ) -> Iterator[tuple[int, list[str]]]:
     """Records with the line each starts on."""
+    allow_long_cells()
     reader = csv.reader(_lines(path, lines, first_line), delimiter=delimiter, strict=True)
     while True:
         line = reader.line_num + first_line
@@ -201,9 +210,19 @@ def _numbered_records(
             row = next(reader)
         except StopIteration:
             return
-        except csv.Error:
-            raise unclosed_quote(path, line) from None
+        except csv.Error as error:
+            too_long = "field limit" in str(error)
+            raise (endless_row if too_long else unclosed_quote)(path, line) from None
         yield line, row
+
+
+def allow_long_cells() -> None:
+    """Let the csv module read cells as long as a row may be; by default it ends at 131,072 characters.
+
+    It has one limit for all readers of a process, which is raised, never lowered, so that nobody else's reader refuses
+    what it took before.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_RECORD))
 
 
 def _lines(path: Path, lines: Iterable[bytes], first_line: int) -> Iterator[str]:

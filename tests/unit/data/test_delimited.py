@@ -139,6 +139,32 @@ def test_unclosed_quote_names_the_line_it_opens(write, content, line):
         scan_delimited(write(content))
 
 
+@pytest.fixture
+def usual_limit():
+    """The csv module as every process finds it."""
+    before = csv.field_size_limit(131_072)
+    yield
+    csv.field_size_limit(before)
+
+
+@pytest.mark.usefixtures("usual_limit")
+@pytest.mark.parametrize("blank", ["", "\n"], ids=["plain", "through the csv module"])
+def test_cells_may_be_longer_than_the_csv_module_expects(write, blank):
+    long = "x" * 150_000
+    path = write(f"a;b\n1;{long}\n{blank}2;y\n")
+    assert rows(path) == [("1", long), ("2", "y")]
+    path = write(f"a;{long}\n1;2\n{blank}")
+    assert scan_delimited(path).collect_schema().names() == ["a", long]
+
+
+@pytest.mark.usefixtures("usual_limit")
+def test_a_cell_longer_than_any_row_is_told_from_an_unclosed_quote(write, monkeypatch):
+    monkeypatch.setattr(text_structure, "_LONGEST_RECORD", 1 << 17)
+    path = write("a,b\n\n1,2\n3," + "x" * 150_000 + "\n")
+    with pytest.raises(TableError, match=r"line 4: no end of row within 64 MB"):
+        scan_delimited(path)
+
+
 def test_row_without_end_is_refused(write, monkeypatch):
     monkeypatch.setattr(text_structure, "_LONGEST_RECORD", 100)
     with pytest.raises(TableError, match="line 3: no end of row"):
