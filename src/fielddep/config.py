@@ -222,27 +222,12 @@ class Config:
         Raises:
             ConfigError: for an unknown key (with the nearest name) or a value of the wrong type.
         """
-        config = cls()
-        for section, settings in values.items():
-            if not isinstance(settings, Mapping):
-                raise ConfigError(
-                    f"settings stand in sections ({', '.join(_names(cls))}), given: {section} = {settings!r}"
-                )
-            config = config.replace({f"{section}.{key}": value for key, value in settings.items()})
-        return config
+        return cls().replace(dotted_settings(values))
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Config:
         """Read a TOML file."""
-        path = Path(path)
-        try:
-            return cls.from_dict(tomllib.loads(path.read_text("utf-8")))
-        except FileNotFoundError:
-            raise ConfigError(f"config file {path} does not exist") from None
-        except OSError as error:
-            raise ConfigError(f"config file {path} cannot be read: {error.strerror or error}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"config file {path} is not valid TOML: {error}") from None
+        return cls().replace(read_toml(path))
 
     def replace(self, values: Mapping[str, Any]) -> Config:
         """A copy with dotted settings changed.
@@ -311,6 +296,42 @@ class Config:
     def to_toml(self) -> str:
         """TOML text that `from_toml` reads back to an equal config."""
         return tomli_w.dumps(self.to_dict())
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Dotted settings as they stand in a TOML file.
+
+    Raises:
+        ConfigError: it cannot be read, or has settings outside of sections.
+    """
+    path = Path(path)
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"config file {path} does not exist") from None
+    except OSError as error:
+        raise ConfigError(f"config file {path} cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config file {path} is not valid TOML: {error}") from None
+    return dotted_settings(found)
+
+
+def dotted_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by section with dotted names instead.
+
+    Raises:
+        ConfigError: a setting stands outside of sections.
+
+    Example:
+        >>> dotted_settings({"model": {"d_embed": 20, "hidden": [8]}})
+        {'model.d_embed': 20, 'model.hidden': [8]}
+    """
+    for section, settings in values.items():
+        if not isinstance(settings, Mapping):
+            raise ConfigError(
+                f"settings stand in sections ({', '.join(_names(Config))}), given: {section} = {settings!r}"
+            )
+    return {f"{section}.{key}": value for section, settings in values.items() for key, value in settings.items()}
 
 
 @dataclass(frozen=True)

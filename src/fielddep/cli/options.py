@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fielddep.coercion import parse_assignment
-from fielddep.config import MODEL_CONFIGS, Config, DataConfig
+from fielddep.config import MODEL_CONFIGS, Config, DataConfig, read_toml
 from fielddep.errors import ConfigError, TableError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 if TYPE_CHECKING:
     from fielddep.bundle import Bundle
@@ -72,11 +66,8 @@ def build_store_config(store: Store, file: Path | None, assignments: list[str] |
     """
     from fielddep.prepared import store_conflict
 
-    given = {}
-    if file is not None:
-        Config.from_toml(file)  # refuses what is no config
-        sections = tomllib.loads(file.read_text("utf-8"))
-        given = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
+    given = {} if file is None else read_toml(file)
+    Config().replace(given)  # refuses what is no setting
     given |= _assigned(assignments, named)
     own = replace(Config(), data=store.config.data, split=store.config.split)
     config = own.replace(given)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,16 +11,11 @@ from typing import Any
 
 import tomli_w
 
-from fielddep.config import MODEL_CONFIGS, Config
+from fielddep.config import MODEL_CONFIGS, Config, dotted_settings, read_toml
 from fielddep.errors import ConfigError, UserError
 from fielddep.experiments.tree_configs import TREE_CONFIGS
 from fielddep.experiments.trees import check_installed, installed_trees
 from fielddep.model_config import ModelConfig
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ALL = "all"
 CONFIG_CLASSES: Mapping[str, type[ModelConfig]] = {**MODEL_CONFIGS, **TREE_CONFIGS}
@@ -103,24 +97,12 @@ def read_settings(
     Raises:
         ConfigError: the file cannot be read, or is of another model.
     """
-    try:
-        found = tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigError(f"config file {path} cannot be read: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"config file {path} is not valid TOML: {error}") from None
-    values = {f"{section}.{key}": value for section, keys in found.items() for key, value in _table(section, keys)}
+    values = read_toml(path)
     name = values.pop("model.name", "mdl")
     if name != contender.model:
         raise ConfigError(f"expected settings of {contender.model} in {path}, found those of {name}; give its own file")
     contender.config(values)  # refuses what is no setting, in the sections left out too
     return {path: value for path, value in values.items() if path.split(".")[0] in sections}
-
-
-def _table(section: str, keys: Any) -> list[tuple[str, Any]]:
-    if not isinstance(keys, Mapping):
-        raise ConfigError(f"settings stand in sections (data, split, model, train), given: {section} = {keys!r}")
-    return list(keys.items())
 
 
 def changed_settings(config: Config) -> dict[str, dict[str, Any]]:
@@ -148,6 +130,6 @@ def settings_toml(config: Config) -> str:
 
 def config_of(values: Mapping[str, Mapping[str, Any]]) -> Config:
     """Settings of any model from nested values, such as `changed_settings` gives."""
-    dotted = {f"{section}.{key}": value for section, keys in values.items() for key, value in keys.items()}
+    dotted = dotted_settings(values)
     model = dotted.pop("model.name", "mdl")
     return Contender(name=model, model=model).config(dotted)

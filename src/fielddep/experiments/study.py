@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fielddep.config import dotted_settings
 from fielddep.errors import MissingExtraError, UserError
 from fielddep.experiments.experiment_folder import SEARCH, check_folder
 from fielddep.experiments.tree_configs import TREE_CONFIGS
@@ -112,9 +113,8 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path)
 
 def _dotted(request: Mapping[str, Any]) -> dict[str, Any]:
     """A request with every setting by its dotted name."""
-    sections: Mapping[str, Mapping[str, Any]] = request.get("settings", {})
-    settings = {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
-    return {**{name: value for name, value in request.items() if name != "settings"}, **settings}
+    others = {name: value for name, value in request.items() if name != "settings"}
+    return {**others, **dotted_settings(request.get("settings", {}))}
 
 
 def next_trial(
