@@ -171,7 +171,7 @@ def test_models_are_searched_first(table: Path, tmp_path: Path, capsys: pytest.C
         (["compare", "x.csv", "--models", "lr", "--seeds", "0"], "at least one seed"),
         (["compare", "x.csv", "--models", "lr", "--set", "train.lrr=1"], "unknown setting train.lrr"),
         (["compare", "x.csv", "--models", "lr,fm", "--control", "mld"], "a control among the models (lr, fm)"),
-        (["compare", "x.csv", "--models", "lr", "--rows", "0"], "0 is not in the range"),
+        (["compare", "x.csv", "--models", "lr", "--rows", "0"], "Invalid value for '--rows'"),
         (["compare", "nowhere.csv", "--models", "lr,fm"], "no model will be tested against another"),
         (["search", "nowhere.csv", "--model", "lr"], "there is no nowhere.csv"),
         (["search", "x.csv", "--model", "lr", "--set", "model.d_embed=3"], "unknown setting model.d_embed"),
