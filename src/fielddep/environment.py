@@ -95,7 +95,11 @@ def check_source(path: Path, now: dict[str, Any]) -> None:
         now: record of today.
     """
     before = json.loads(path.read_text("utf-8"))["source"]
-    for fact, name in (("rows", "rows"), ("columns", "columns"), ("fingerprint", "values or the order of its rows (by fingerprint)")):
+    for fact, name in (
+        ("rows", "rows"),
+        ("columns", "columns"),
+        ("fingerprint", "values or their order (by fingerprint)"),
+    ):
         if before[fact] != now["source"][fact]:
             raise CheckpointError(
                 f"to resume a run its table must stay the same; its {name} were {before[fact]} and are now "

@@ -132,6 +132,7 @@ def _training_report(run: Run, data: TrainingData) -> Report:
         metrics=metrics[part],
         base_rate=metrics[f"{part}_base_rate"],
         base_of="training rows",
+        base_C=data.base_C,
     )
     sizes = {name: len(rows) for name, rows in data.parts.items()}
     training = _training_facts(run, bundle, sizes, data.base_C)
@@ -157,6 +158,7 @@ def _foreign_report(run: Run, bundle: Bundle, table: str | Store, config: DataCo
         metrics=metrics,
         base_rate=base_rate_metrics(predictor.target, base_C, targets),
         base_of="training rows" if training.base else "same rows",
+        base_C=base_C,
     )
     leaks = () if kept is None else kept.data.leaks
     facts = data_facts(bundle.encoder, _rows(sample), rows=rows, leaks=leaks)
@@ -253,8 +255,8 @@ def _own_data(run: Run, bundle: Bundle, table: str | Store, config: DataConfig |
     frame = collect(lazy)
     if environment(frame)["source"]["fingerprint"] != source["fingerprint"]:
         log.warning(
-            "%s has the columns and the number of rows of the training table, but other values or another order of rows "
-            "(by fingerprint); all its rows are measured, also those that the model may have been trained on",
+            "%s has the columns and the number of rows of the training table, but other values or another order of "
+            "rows (by fingerprint); all its rows are measured, also those that the model may have been trained on",
             table,
         )
         return None

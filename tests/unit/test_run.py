@@ -190,9 +190,9 @@ def test_resume_refuses_another_table(tmp_path: Path) -> None:
     unfinished(tmp_path)
     with pytest.raises(CheckpointError, match="its rows were 200 and are now 150"):
         train_run(TABLE.head(150), CONFIG, tmp_path, resume=True)
-    with pytest.raises(CheckpointError, match=r"its values or the order of its rows \(by fingerprint\) were"):
+    with pytest.raises(CheckpointError, match=r"its values or their order \(by fingerprint\) were"):
         train_run(TABLE.with_columns(y=1 - pl.col("y")), CONFIG, tmp_path, resume=True)
-    with pytest.raises(CheckpointError, match=r"order of its rows \(by fingerprint\) were"):
+    with pytest.raises(CheckpointError, match=r"their order \(by fingerprint\) were"):
         train_run(TABLE.reverse(), CONFIG, tmp_path, resume=True)
     with pytest.raises(CheckpointError, match="its columns were"):
         train_run(TABLE.rename({"item": "thing"}), CONFIG, tmp_path, resume=True)

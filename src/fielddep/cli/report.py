@@ -54,13 +54,15 @@ def report(run: RunArgument, table: TableArgument = None, out: OutOption = None,
 
 def print_measured(measured: MeasuredFacts) -> None:
     """Metrics with their intervals, beside the base rate."""
-    columns = {
-        "model": {name: found.value for name, found in measured.metrics.items()},
-        "95 % from": {name: found.low for name, found in measured.metrics.items()},
-        "to": {name: found.high for name, found in measured.metrics.items()},
-        "base rate": measured.base_rate,
-    }
-    print_metrics(columns, title=f"{measured.n_rows:,} {measured.rows}")
+    title = f"{measured.n_rows:,} {measured.rows}"
+    facts = {"model": "value", "95 % from": "low", "to": "high", "by chance up to": "by_chance"}
+    columns = {name: _column(measured, fact) for name, fact in facts.items()} | {"base rate": measured.base_rate}
+    print_metrics({name: values for name, values in columns.items() if values}, title=title)
+
+
+def _column(measured: MeasuredFacts, fact: str) -> dict[str, float]:
+    values = {name: getattr(found, fact) for name, found in measured.metrics.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def report_fit(run: Run, data: TrainingData, *, table: str, quiet: bool = False) -> None:

@@ -17,9 +17,10 @@ from fielddep.errors import SchemaError, UserError
 from fielddep.explain.field_table import Array
 from fielddep.explain.scores import ScoredRows
 from fielddep.training.history import Evaluation
+from fielddep.training.metrics import N_CALIBRATION_BINS
+from fielddep.training.ranking import bin_stops, tie_stops_of
 
 METRICS = ("logloss", "mse", "auc", "accuracy", "mae", "calibration_error")
-N_CALIBRATION_BINS = 20
 N_SCORE_BINS = 40
 Z_95 = 1.959963984540054
 """Quantile of the normal distribution for 95 % intervals."""
@@ -109,7 +110,7 @@ class CalibrationCurve:
 
 
 def calibration_curve(scored: ScoredRows, *, n_bins: int = N_CALIBRATION_BINS) -> CalibrationCurve:
-    """Calibration of scored rows; equal predictions are one bin where all are equal.
+    """Calibration of scored rows in bins of about equally many; rows of equal prediction share a bin.
 
     Raises:
         SchemaError: when the targets are not known, or no row has a weight above 0.
@@ -119,8 +120,8 @@ def calibration_curve(scored: ScoredRows, *, n_bins: int = N_CALIBRATION_BINS) -
     if not weights_R.sum() > 0:
         raise SchemaError("calibration needs rows with a weight above 0; given none")
     order = np.argsort(predicted_R, kind="stable")
-    n_bins = 1 if predicted_R.min() == predicted_R.max() else min(n_bins, len(scored))
-    bins = [rows for rows in np.array_split(order, n_bins) if weights_R[rows].sum() > 0]
+    stops = bin_stops(len(scored), n_bins, tie_stops_of(predicted_R[order]))
+    bins = [rows for rows in np.split(order, stops[:-1]) if weights_R[rows].sum() > 0]
     interval = _normal_interval if scored.target.task == "regression" else _wilson_interval
     ends = np.array([interval(observed_R[rows], weights_R[rows]) for rows in bins])
     return CalibrationCurve(

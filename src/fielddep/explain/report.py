@@ -14,7 +14,7 @@ from fielddep.explain.intervals import Interval
 from fielddep.explain.report_json import from_plain, to_plain
 from fielddep.training.history import Evaluation
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +186,7 @@ class MeasuredFacts:
         metrics: each with its interval.
         base_rate: the same metrics of always predicting the base rate.
         base_of: the rows whose base rate that is, in words.
+        gain: how much lower the loss is than that of the base rate, by rows; None where it was not measured.
         calibration: predicted against observed, by rising prediction.
         scores: how predictions are spread in each class.
         importance: what shuffling a field costs.
@@ -198,6 +199,7 @@ class MeasuredFacts:
     metrics: dict[str, Interval]
     base_rate: dict[str, float]
     base_of: str
+    gain: Interval | None
     calibration: tuple[CalibrationPoint, ...]
     scores: Histogram | None
     importance: ImportanceFacts | None

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import torch
 
 from fielddep.bundle import Bundle
 from fielddep.data.encoded import EncodedTable
 from fielddep.data.row_sample import RowSample, sample_rows
-from fielddep.explain.curves import N_CALIBRATION_BINS, calibration_curve, score_distribution
+from fielddep.explain.curves import calibration_curve, score_distribution
 from fielddep.explain.importance import permutation_importance
-from fielddep.explain.intervals import bootstrap_intervals
+from fielddep.explain.intervals import GAIN, bootstrap_intervals
 from fielddep.explain.report import CalibrationPoint, Histogram, ImportanceFacts, MeasuredFacts
 from fielddep.explain.report_rows import explained_rows
 from fielddep.explain.scores import ScoredRows, score_rows
+from fielddep.training.metrics import N_CALIBRATION_BINS
 
 IMPORTANCE_ROWS = 10_000
 IMPORTANCE_REPEATS = 3
@@ -39,6 +41,7 @@ def measured_facts(
     metrics: Mapping[str, float],
     base_rate: Mapping[str, float],
     base_of: str,
+    base_C: torch.Tensor | None = None,
     seed: int = 0,
 ) -> MeasuredFacts:
     """Metrics with intervals, curves, importance and explained rows.
@@ -50,18 +53,22 @@ def measured_facts(
         metrics: metrics of all of them.
         base_rate: the same of always predicting the base rate.
         base_of: the rows whose base rate that is, in words.
+        base_C: output of the model that always predicts it.
         seed: seed of resamples and shuffles.
     """
     table = sample.table
     assert table is not None
     scored = score_rows(bundle, table)
+    intervals = bootstrap_intervals(scored, values=metrics, base_C=base_C, n_rows=sample.n_seen, seed=seed)
+    gain = intervals.pop(GAIN, None)
     return MeasuredFacts(
         rows=rows,
         n_rows=sample.n_seen,
         n_sampled=len(table),
-        metrics=bootstrap_intervals(scored, values=metrics, n_rows=sample.n_seen, seed=seed),
+        metrics=intervals,
         base_rate={name: value for name, value in base_rate.items() if name != "loss"},
         base_of=base_of,
+        gain=gain,
         calibration=_calibration(scored),
         scores=_histogram(scored),
         importance=_importance(bundle, table, seed),

@@ -24,6 +24,7 @@ _SIGN = np.uint32(1 << 31)
 
 Floats = npt.NDArray[np.floating]
 Labels = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,12 @@ class Ranking:
     def __len__(self) -> int:
         return len(self._keys)
 
+    def tie_stops(self, places: Places) -> Places:
+        """The places behind the last rows that have the same scores as those at `places`."""
+        ends = self._keys[places] | np.uint64((1 << 32) - 1)
+        stops: Places = np.searchsorted(self._keys, ends, side="right")
+        return stops
+
     def portions(self, start: int = 0, stop: int | None = None) -> Iterator[Portion]:
         """Rows of the places from `start` to `stop` of the ranking, some at a time."""
         stop = len(self) if stop is None else stop
@@ -154,21 +161,44 @@ class _Tie:
     negative: float = 0.0
 
 
+def tie_stops_of(scores: Floats) -> Callable[[Places], Places]:
+    """What `bin_stops` asks of rising scores that are all in memory."""
+    return lambda places: np.searchsorted(scores, scores[places], side="right")
+
+
+def bin_stops(n_rows: int, n_bins: int, tie_stops: Callable[[Places], Places]) -> list[int]:
+    """Where bins of equally many rows end, in rows by rising score.
+
+    Rows of equal score are in one bin, so that the order in which they were given does not matter; a bin that would end
+    among them ends behind them.
+
+    Args:
+        n_rows: rows to put into bins.
+        n_bins: number of bins at most.
+        tie_stops: for places of rows, the places behind the last rows with the same scores.
+
+    Example:
+        >>> scores = np.array([1.0, 2.0, 2.0, 2.0, 5.0, 6.0])
+        >>> bin_stops(6, 3, tie_stops_of(scores))
+        [4, 6]
+    """
+    size, n_larger = divmod(n_rows, n_bins)
+    stops = np.cumsum(size + (np.arange(n_bins) < n_larger))
+    found: list[int] = np.unique(tie_stops(stops[stops > 0] - 1)).tolist()
+    return found
+
+
 def binned_gap(ranking: Ranking, n_bins: int, probability: Callable[[npt.NDArray[np.float32]], Floats]) -> float:
-    """Expected calibration error over bins of equally many rows; one bin where all probabilities are the same.
+    """Expected calibration error over the bins of `bin_stops`.
 
     Args:
         ranking: rows by score.
-        n_bins: number of bins, at most one a row.
+        n_bins: number of bins at most.
         probability: probabilities of scores; must not fall where the scores rise.
     """
-    lowest, highest = (probability(next(ranking.portions(r, r + 1)).scores) for r in (0, len(ranking) - 1))
-    n_bins = 1 if lowest[0] == highest[0] else min(n_bins, len(ranking))
-    size, n_larger = divmod(len(ranking), n_bins)
+    stops = bin_stops(len(ranking), n_bins, ranking.tie_stops)
     gaps = weight = 0.0
-    stop = 0
-    for number in range(n_bins):
-        start, stop = stop, stop + size + (number < n_larger)
+    for start, stop in zip([0, *stops[:-1]], stops, strict=True):
         gap = 0.0
         for portion in ranking.portions(start, stop):
             gap += float((portion.weights * (probability(portion.scores) - portion.labels)).sum())

@@ -140,6 +140,14 @@ def test_equal_predictions_are_one_bin():
     assert curve.to_frame().columns == ["predicted", "observed", "low", "high", "weight"]
 
 
+def test_the_order_of_equal_predictions_does_not_matter():
+    logits = torch.tensor([-1.0, 1.0]).repeat_interleave(200).unsqueeze(1)
+    rows = ScoredRows(target=BINARY, logits_RC=logits, target_R=(torch.arange(400) % 4 == 0).float().sort().values)
+    curve = calibration_curve(rows)
+    assert curve.weight_N.tolist() == [200, 200]
+    assert curve.observed_N.tolist() == pytest.approx([0, 0.5])
+
+
 def test_fewer_rows_than_bins_and_no_weight():
     assert calibration_curve(scored(BINARY, 3)).weight_N.tolist() == [1, 1, 1]
     rows = scored(BINARY, 30, weighted=True)

@@ -8,7 +8,7 @@ import torch
 
 from fielddep.data.target import Target
 from fielddep.errors import SchemaError
-from fielddep.explain.intervals import Interval, bootstrap_intervals
+from fielddep.explain.intervals import GAIN, Interval, bootstrap_intervals
 from fielddep.explain.scores import ScoredRows
 
 BINARY = Target(name="y", task="binary", classes=(0, 1))
@@ -62,7 +62,7 @@ def test_ends_are_those_of_a_slow_bootstrap(task: str, weighted: bool) -> None:
         order = np.argsort(rows.logits_RC[:, 0].numpy(), kind="stable")
     rng = np.random.default_rng(7)
     drawn = [take(rows, order[rng.integers(0, 60, 60)]).metrics() for _ in range(40)]
-    for name in set(found) - {"calibration_error"}:  # bins of a resample are not those of the rows
+    for name in set(found) - {"calibration_error"}:
         values = np.array([metrics[name] for metrics in drawn])
         middle = found[name].value - values.mean()
         low, high = np.quantile(values, [0.025, 0.975]) + middle
@@ -70,18 +70,45 @@ def test_ends_are_those_of_a_slow_bootstrap(task: str, weighted: bool) -> None:
         assert found[name].high == pytest.approx(min(high, 1.0) if name in ("auc", "accuracy") else high, rel=1e-5)
 
 
-def test_calibration_error_is_resampled_within_the_bins_of_the_rows() -> None:
+def test_calibration_error_by_chance_is_that_of_drawn_targets() -> None:
     rows = scored("binary", 100)
-    found = bootstrap_intervals(rows, n_resamples=30, seed=3)["calibration_error"]
-    order = np.argsort(rows.logits_RC[:, 0].numpy(), kind="stable")
-    gaps = (rows.predictions()[:, 1] - rows.truth())[order]
+    found = bootstrap_intervals(rows, n_resamples=5, seed=3)["calibration_error"]
+    probabilities = np.sort(rows.predictions()[:, 1])
     rng = np.random.default_rng(3)
-    values = []
-    for _ in range(30):
-        counts = np.bincount(rng.integers(0, 100, 100), minlength=100)
-        values.append(sum(abs((counts[b : b + 5] * gaps[b : b + 5]).sum()) for b in range(0, 100, 5)) / 100)
-    low, high = np.quantile(values, [0.025, 0.975]) - np.mean(values) + found.value
-    assert (found.low, found.high) == pytest.approx((max(low, 0), high))
+    errors = []
+    for _ in range(200):
+        gaps = probabilities - (rng.random(100) < probabilities)
+        errors.append(sum(abs(gaps[b : b + 5].sum()) for b in range(0, 100, 5)) / 100)
+    assert found.by_chance == pytest.approx(np.quantile(errors, 0.95))
+    assert found.low is None
+    assert found.high is None
+
+
+def test_a_model_without_calibration_error_is_below_chance_nearly_always() -> None:
+    found = [bootstrap_intervals(scored("binary", 400, seed=s), n_resamples=1) for s in range(100)]
+    held = sum(f["calibration_error"].value <= f["calibration_error"].by_chance for f in found)
+    assert 88 <= held < 100
+    rows = scored("binary", 400)
+    sure = ScoredRows(target=BINARY, logits_RC=3 * rows.logits_RC, target_R=rows.target_R)
+    error = bootstrap_intervals(sure, n_resamples=1)["calibration_error"]
+    assert error.value > error.by_chance
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_gain_is_taken_row_by_row(task: str) -> None:
+    rows, base = scored(task, 2000), torch.full((3 if task == "multiclass" else 1,), 0.2)
+    found = bootstrap_intervals(rows, base_C=base, n_resamples=200)
+    flat = ScoredRows(target=rows.target, logits_RC=base.expand(2000, -1), target_R=rows.target_R)
+    loss = "mse" if task == "regression" else "logloss"
+    assert found[GAIN].value == pytest.approx(flat.metrics()[loss] - rows.metrics()[loss], rel=1e-5)
+    assert 0 < found[GAIN].low < found[GAIN].value < found[GAIN].high
+    assert GAIN not in bootstrap_intervals(rows, n_resamples=1)
+
+
+def test_a_model_that_is_worse_than_the_base_rate_has_a_gain_below_zero() -> None:
+    rows = scored("binary", 500)
+    wrong = ScoredRows(target=BINARY, logits_RC=-rows.logits_RC, target_R=rows.target_R)
+    assert bootstrap_intervals(wrong, base_C=torch.zeros(1), n_resamples=50)[GAIN].high < 0
 
 
 def test_the_true_value_lies_within_nearly_always() -> None:
@@ -94,10 +121,10 @@ def test_the_true_value_lies_within_nearly_always() -> None:
     assert 70 <= held < 80
 
 
-def test_an_interval_surrounds_its_value_even_of_a_calibrated_model() -> None:
+def test_an_interval_surrounds_its_value() -> None:
     for seed in range(5):
         found = bootstrap_intervals(scored("binary", 2000, seed=seed), n_resamples=200)
-        assert all(interval.low < interval.value < interval.high for interval in found.values())
+        assert all(found[name].low < found[name].value < found[name].high for name in ("logloss", "auc"))
 
 
 def test_a_sample_tells_of_all_rows() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from fielddep.errors import MissingExtraError
 from fielddep.explain import page
+from fielddep.explain.intervals import Interval
 from fielddep.explain.page import render_page, write_page
 from fielddep.explain.page.figures import MAX_BARS, heat_figure, importance_figure
 from fielddep.explain.page.markup import Html, escaped, join, tag
@@ -145,17 +146,19 @@ def test_metrics_beside_the_base_rate(runs: dict[str, Run]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "low", "high", "verdict"),
+    ("value", "low", "high", "verdict"),  # the ends are those of the gain over the base rate
     [
         (0.25, 0.2, 0.3, "The logloss is 50 % below that of always predicting the base rate, 0.5000."),
-        (0.45, 0.4, 0.6, "The logloss cannot be told from that of always predicting the base rate, 0.5000"),
-        (0.7, 0.6, 0.8, "The logloss is worse than that of always predicting the base rate, 0.5000."),
+        (0.45, -0.1, 0.2, "The logloss cannot be told from that of always predicting the base rate, 0.5000: on other"),
+        (0.45, -0.1, 0.2, "it may be between 0.2000 lower and 0.1000 higher"),
+        (0.7, -0.3, -0.1, "The logloss is worse than that of always predicting the base rate, 0.5000."),
     ],
 )
 def test_the_verdict(runs: dict[str, Run], value: float, low: float, high: float, verdict: str) -> None:
     report = report_of(runs["binary"])
-    logloss = dataclasses.replace(report.measured.metrics["logloss"], value=value, low=low, high=high)
-    measured = dataclasses.replace(report.measured, metrics={"logloss": logloss}, base_rate={"logloss": 0.5})
+    logloss = Interval(value=value, low=value - 0.3, high=value + 0.3)  # wide: it does not decide
+    gain = Interval(value=0.5 - value, low=low, high=high)
+    measured = dataclasses.replace(report.measured, metrics={"logloss": logloss}, base_rate={"logloss": 0.5}, gain=gain)
     assert verdict in Outline(render_page(dataclasses.replace(report, measured=measured), "")).text
 
 

@@ -36,7 +36,14 @@ def plain_auc(scores, labels, weights=None):
 def plain_calibration(probabilities, labels, weights=None, n_bins=20):
     order = np.argsort(probabilities, kind="stable")
     weight = np.ones(len(order)) if weights is None else weights.astype(np.float64)
-    groups = [order] if np.ptp(probabilities) == 0 else np.array_split(order, min(n_bins, len(order)))
+    groups, start = [], 0
+    for places in np.array_split(np.arange(len(order)), min(n_bins, len(order))):
+        stop = places[-1] + 1
+        while stop < len(order) and probabilities[order[stop]] == probabilities[order[stop - 1]]:
+            stop += 1  # a tie is not divided
+        if stop > start:
+            groups.append(order[start:stop])
+            start = stop
     gaps = [abs(float((weight[g] * (probabilities[g] - labels[g])).sum())) for g in groups]
     return float(sum(gaps) / weight.sum())
 
@@ -130,7 +137,16 @@ def test_bins_hold_equally_many_rows():
         return scores.astype(np.float64)
 
     binned_gap(Ranking(np.linspace(0, 1, 23), np.zeros(23, dtype=bool)), 5, probability)
-    assert seen == [1, 1, 5, 5, 5, 4, 4]
+    assert seen == [5, 5, 5, 4, 4]
+
+
+def test_equal_scores_share_a_bin_whatever_their_order():
+    rng = np.random.default_rng(0)
+    probabilities = np.where(np.arange(1000) < 500, 0.3, 0.7)
+    labels = np.concatenate([np.arange(500) < 150, np.arange(500) < 350])  # as predicted
+    assert calibration_error(probabilities, labels) == pytest.approx(0, abs=1e-7)
+    shuffled = rng.permutation(1000)
+    assert calibration_error(probabilities[shuffled], labels[shuffled]) == pytest.approx(0, abs=1e-7)
 
 
 @pytest.mark.parametrize(("weighted", "most"), [(False, 13.5), (True, 17.5)])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from fielddep.explain.page.markup import Html, bullets, facts, join, table, tag
-from fielddep.explain.page.words import METRICS, count, duration, in_order, number, share, shortened
+from fielddep.explain.page.words import METRICS, count, duration, in_order, luck, number, share, shortened
 from fielddep.explain.report import DataFacts, FieldFacts, Report, Setting
 
 MAX_CLASSES = 8
@@ -29,7 +29,7 @@ def head(report: Report) -> Html:
             "div",
             tag("span", METRICS[name].title, class_="name"),
             tag("strong", number(found.value)),
-            tag("span", f"{number(found.low)} to {number(found.high)}", class_="range"),
+            tag("span", luck(found), class_="range"),
             class_="card",
         )
         for name, found in in_order(measured.metrics)[:3]

@@ -13,7 +13,7 @@ from fielddep.explain.page.figures import (
 )
 from fielddep.explain.page.markup import Html, bullets, join, table, tag
 from fielddep.explain.page.plots import Plots
-from fielddep.explain.page.words import METRICS, count, in_order, number
+from fielddep.explain.page.words import METRICS, count, in_order, luck, number
 from fielddep.explain.report import CalibrationPoint, Histogram, ImportanceFacts, MeasuredFacts
 from fielddep.explain.report_rows import percent
 from fielddep.training.history import Evaluation
@@ -53,7 +53,7 @@ def metrics_section(measured: MeasuredFacts) -> Html:
     rows = [
         [
             join([tag("b", METRICS[name].title), tag("small", f"{METRICS[name].better} is better")]),
-            join([number(found.value), tag("small", f"{number(found.low)} to {number(found.high)}")]),
+            join([number(found.value), tag("small", luck(found))]),
             number(measured.base_rate[name]) if name in measured.base_rate else "-",
         ]
         for name, found in in_order(measured.metrics)
@@ -117,12 +117,13 @@ def _verdict(measured: MeasuredFacts) -> str:
     name = next((name for name in ("logloss", "mse") if name in measured.metrics), None)
     if name is None or not measured.base_rate.get(name):
         return ""
-    found, base = measured.metrics[name], measured.base_rate[name]
+    found, base, gain = measured.metrics[name], measured.base_rate[name], measured.gain
     title, change = METRICS[name].title, 1 - found.value / base
-    if found.low <= base <= found.high:
+    if gain is not None and gain.low is not None and gain.high is not None and gain.low <= 0 <= gain.high:
         return (
-            f"The {title} cannot be told from that of always predicting the base rate, {number(base)}: it lies within "
-            "the interval. More rows, or fields that say more of the target, are needed."
+            f"The {title} cannot be told from that of always predicting the base rate, {number(base)}: on other rows "
+            f"like these it may be between {number(gain.high)} lower and {number(-gain.low)} higher. More rows, or "
+            "fields that say more of the target, are needed."
         )
     if found.value > base:
         return f"The {title} is worse than that of always predicting the base rate, {number(base)}."

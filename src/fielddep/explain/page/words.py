@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from fielddep.explain.intervals import Interval
+
 T = TypeVar("T")
 
 
@@ -33,7 +35,10 @@ METRICS = {
     "calibration_error": MetricWords(
         title="calibration error",
         better="lower",
-        meaning="how far predicted probabilities are from what happened, on average; 0.01 is one percentage point",
+        meaning=(
+            "how far predicted probabilities are from what happened, on average; 0.01 is one percentage point. Chance "
+            "raises it, also where every probability is right, by up to what is said below it"
+        ),
     ),
     "mse": MetricWords(
         title="mean squared error", better="lower", meaning="mean of squared errors; large errors count most"
@@ -109,3 +114,15 @@ def shortened(text: str, longest: int) -> str:
         ('a long …', 'name')
     """
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def luck(found: Interval) -> str:
+    """How much of a metric may be luck: its interval, or what is chance alone.
+
+    Example:
+        >>> luck(Interval(value=0.5, low=0.4, high=0.6)), luck(Interval(value=0.02, by_chance=0.013))
+        ('0.4000 to 0.6000', 'by chance up to 0.0130')
+    """
+    if found.by_chance is not None:
+        return f"by chance up to {number(found.by_chance)}"
+    return "" if found.low is None or found.high is None else f"{number(found.low)} to {number(found.high)}"
