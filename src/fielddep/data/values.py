@@ -183,7 +183,8 @@ def _normal_text(text: pl.Series) -> pl.Series:
 
 def _normal_date_times(text: pl.Series) -> pl.Series:
     # Lengths are looked at first, as they cost next to nothing and most columns hold shorter texts only.
-    if (text.str.len_bytes().max() or 0) < SHORTEST_DATE_TIME or not text.str.contains(f"^{DATE_TIME}$").any():
+    long = (text.str.len_bytes() >= SHORTEST_DATE_TIME).any()
+    if not long or not text.str.contains(f"^{DATE_TIME}$").any():
         return text
     names = ["date", "minute", "second", "fraction", "zone"]
     parts = text.str.extract_groups(f"^{DATE_TIME}$").struct.rename_fields(names).struct.unnest()
