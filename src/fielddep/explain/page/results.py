@@ -76,7 +76,7 @@ def learning_section(history: Sequence[Evaluation], loss: str, plots: Plots) -> 
     figure = plots.add("learning", learning_figure(history, title), f"{title} of training and validation rows")
     caption = (
         "Lower is better. Where the validation line rises while the training line still falls, the model learns its "
-        "training rows by heart; the weights at the orange point, the lowest validation loss, are the ones kept."
+        "training rows by heart; the parameters at the orange point, the lowest validation loss, are the ones kept."
     )
     return _captioned(figure, caption)
 
