@@ -5,6 +5,8 @@ Each is built in a part of its own and takes its place when it is whole, so a ki
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,3 +85,26 @@ class FolderKind:
         if folder.is_dir() and all(map(self.is_leftover, folder.iterdir())):
             return "absent"
         return "foreign"
+
+
+def begin_part(part: Path, write: Callable[[Path], None]) -> None:
+    """Make a part of a folder appear in one move, so that a kill leaves either nothing or something to resume.
+
+    Args:
+        part: its path; one that is there is replaced.
+        write: fills it, in another place.
+    """
+    part.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{part.name}.", dir=part.parent))
+    fresh.chmod(0o755)
+    write(fresh)
+    discard_part(part)
+    fresh.rename(part)
+
+
+def discard_part(part: Path) -> None:
+    """Take a part of a folder away; renamed first, as a half-deleted one must not look like something to resume."""
+    if part.is_dir():
+        aside = Path(tempfile.mkdtemp(prefix=f".{part.name}.", dir=part.parent))
+        part.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)

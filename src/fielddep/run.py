@@ -21,7 +21,6 @@ import importlib.util
 import json
 import logging
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from fielddep.environment import check_source, environment
 from fielddep.errors import BundleError, ConfigError, MissingExtraError, UserError
 from fielddep.files import write_atomically, write_json, write_text
 from fielddep.fitting import TrainingData, measure, prepare, prepare_store, train_model
-from fielddep.folders import FolderKind, State
+from fielddep.folders import FolderKind, State, begin_part, discard_part
 from fielddep.training.callbacks import Callback, TensorBoard
 from fielddep.training.checkpoint import CheckpointFolder
 from fielddep.training.history import Evaluation, History
@@ -212,15 +211,12 @@ def _train(prepared: TrainingData, folder: Path, callbacks: Sequence[Callback], 
 
 
 def _begin(folder: Path, config: Config, record: dict[str, Any]) -> None:
-    """Make `checkpoint/` appear in one move, so that a kill leaves either nothing or a run to resume."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=f".{CHECKPOINT}.", dir=folder))
-        fresh.chmod(0o755)
+    def write(fresh: Path) -> None:
         write_text(fresh / REQUEST, config.to_toml())
         write_json(fresh / ENVIRONMENT, record)
-        _discard(folder / CHECKPOINT)
-        fresh.rename(folder / CHECKPOINT)
+
+    try:
+        begin_part(folder / CHECKPOINT, write)
     except OSError as error:
         raise UserError(f"cannot write run {folder}: {error.strerror or error}; choose another folder") from error
 
@@ -235,21 +231,13 @@ def _finish(folder: Path) -> None:
     shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)
     if (attempt / TENSORBOARD).is_dir():
         shutil.copytree(attempt / TENSORBOARD, folder / TENSORBOARD)
-    _discard(attempt)
+    discard_part(attempt)
     for path in filter(RUN.is_leftover, list(folder.iterdir())):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _copy(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
-
-
-def _discard(attempt: Path) -> None:
-    """Take an attempt away; renamed first, as a half-deleted one must not look like a run to resume."""
-    if attempt.is_dir():
-        aside = Path(tempfile.mkdtemp(prefix=f".{CHECKPOINT}.", dir=attempt.parent))
-        attempt.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _check_request(path: Path, config: Config) -> None:

@@ -95,7 +95,7 @@ def child(folder, name, count):
     before(moments, store.StoreWriter, "finish", "finish")
     before(moments, store_folder.StoreFolder, "promote", "promote")
     before(moments, Path, "replace", lambda path, *_: "moved" if "shard" in path.name else "other")
-    before(moments, store_folder, "_discard", lambda path: "tidy" if path.exists() else "other")
+    before(moments, store_folder, "discard_part", lambda path: "tidy" if path.exists() else "other")
     streaming.encode_store(
         sources, Config().replace(settings), folder, resume=True, progress=lambda p: moments.reach(p.stage)
     )

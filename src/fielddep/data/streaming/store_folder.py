@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from fielddep.data.store.store import MANIFEST, SCHEMA, VOCABULARY, is_store
 from fielddep.data.streaming.row_stream import SourceFile, check_same_sources
 from fielddep.errors import ConfigError, UserError
 from fielddep.files import write_json
-from fielddep.folders import FolderKind
+from fielddep.folders import FolderKind, begin_part, discard_part
 
 UNFINISHED, WORK = "unfinished", "spool"
 REQUEST, PROGRESS = "request.json", "progress.json"
@@ -70,13 +69,12 @@ class StoreFolder:
 
     def begin(self, config: Config, sources: Sequence[SourceFile]) -> None:
         """Make `unfinished/` appear in one move, so that a kill leaves either nothing or an encoding to resume."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=f".{UNFINISHED}.", dir=self.folder))
-        fresh.chmod(0o755)
-        (fresh / WORK).mkdir()
-        write_json(fresh / REQUEST, _request(config, sources))
-        _discard(self.unfinished)
-        fresh.rename(self.unfinished)
+
+        def write(fresh: Path) -> None:
+            (fresh / WORK).mkdir()
+            write_json(fresh / REQUEST, _request(config, sources))
+
+        begin_part(self.unfinished, write)
 
     def check_request(self, config: Config, sources: Sequence[SourceFile]) -> None:
         """Refuse to go on with other settings or sources than those of the start.
@@ -110,7 +108,7 @@ class StoreFolder:
 
     def discard(self) -> None:
         """Take away what was done of the new store, and its folder where that holds nothing else."""
-        _discard(self.unfinished)
+        discard_part(self.unfinished)
         with contextlib.suppress(OSError):  # an old store is in there
             self.folder.rmdir()
 
@@ -118,7 +116,7 @@ class StoreFolder:
         """Put the new store in place of an old one; a kill in between can be resumed."""
         if self.is_whole:
             self._move_up()
-        _discard(self.unfinished)
+        discard_part(self.unfinished)
         for path in filter(STORE.is_leftover, list(self.folder.iterdir())):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -152,11 +150,3 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read ({error}); try again, or encode anew with --force") from error
     return found
-
-
-def _discard(unfinished: Path) -> None:
-    """Take it away; renamed first, as a half-deleted one must not look like something to resume."""
-    if unfinished.is_dir():
-        aside = Path(tempfile.mkdtemp(prefix=f".{UNFINISHED}.", dir=unfinished.parent))
-        unfinished.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
