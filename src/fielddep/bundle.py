@@ -10,12 +10,10 @@ Equal models give equal bytes: nothing of time or place is written.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,7 @@ from fielddep.config import Config
 from fielddep.data.encoder import TableEncoder
 from fielddep.devices import check_device
 from fielddep.errors import BundleError, FieldDepError, UserError
-from fielddep.files import sha256, write_json
+from fielddep.files import content_checksum, file_facts, sha256, write_json
 from fielddep.models import MODELS, build_model
 from fielddep.nn.model import FieldModel
 
@@ -81,15 +79,14 @@ class Bundle:
         save_file(weights, folder / WEIGHTS)
         for name in FILES:
             (folder / name).chmod(0o644)  # safetensors writes files that nobody else may read
-        files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)} for name in FILES}
         manifest = {
             "format": FORMAT,
             "library": importlib.metadata.version("fielddep"),
             "model": self.config.model.name,
             "config": self.config.to_dict(),
-            "files": files,
+            "files": {name: file_facts(folder / name) for name in FILES},
         }
-        write_json(folder / MANIFEST, {**manifest, "sha256": manifest_checksum(manifest)})
+        write_json(folder / MANIFEST, {**manifest, "sha256": content_checksum(manifest)})
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "cpu") -> Bundle:
@@ -101,7 +98,8 @@ class Bundle:
         """
         check_device(device)
         folder = Path(folder)
-        _recover(folder)
+        if not folder.exists() and _aside(folder).exists():
+            folder = _aside(folder)  # a kill in the middle of `_swap`, or another process is in it; `save` puts it back
         manifest = _read_manifest(folder)
         for name in FILES:
             _check_file(folder / name, manifest["files"][name])
@@ -124,12 +122,6 @@ class Bundle:
         return cls(config=config, encoder=encoder, model=model.to(torch.device(device)).eval())
 
 
-def manifest_checksum(manifest: Mapping[str, Any]) -> str:
-    """Checksum of all that a manifest says, its own checksum left out."""
-    content = {key: value for key, value in manifest.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not folder.is_dir():
@@ -145,7 +137,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise BundleError(
             f"{path} has format {version}, this fielddep reads up to {FORMAT}; upgrade fielddep to load it"
         )
-    if manifest.get("sha256") != manifest_checksum(manifest):
+    if manifest.get("sha256") != content_checksum(manifest):
         raise BundleError(f"{path} was altered since it was saved (its checksum differs); copy it again")
     if manifest["model"] not in MODELS:
         raise BundleError(f"{path} holds a model {manifest['model']!r}; this fielddep knows {', '.join(MODELS)}")

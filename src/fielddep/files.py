@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,17 @@ def sha256(path: Path) -> str:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def file_facts(path: Path) -> dict[str, Any]:
+    """Size and checksum of a file, as a manifest tells them."""
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
+
+
+def content_checksum(manifest: Mapping[str, Any]) -> str:
+    """Checksum of all that a manifest says, its own checksum left out."""
+    content = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fielddep.errors import StoreError
-from fielddep.files import sha256
+from fielddep.files import content_checksum, sha256
 
 KIND, FORMAT = "fielddep store", 1
 MANIFEST = "manifest.json"
@@ -101,14 +100,3 @@ def _reading(path: Path) -> Iterator[None]:
         raise StoreError(
             f"{path} cannot be read: {error.strerror or error}; is it yours to read, and the disk in order?"
         ) from error
-
-
-def file_facts(path: Path) -> dict[str, Any]:
-    """Size and checksum of a file."""
-    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
-
-
-def content_checksum(manifest: Mapping[str, Any]) -> str:
-    """Checksum of all that a manifest says, its own checksum left out."""
-    content = {key: value for key, value in manifest.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -36,8 +36,6 @@ from fielddep.data.store.manifest import (
     MANIFEST,
     Stamp,
     check_file,
-    content_checksum,
-    file_facts,
     is_manifest,
     is_store,
     manifest_stamp,
@@ -45,7 +43,7 @@ from fielddep.data.store.manifest import (
 )
 from fielddep.data.store.shards import IDS, NUMBERS, PARTS, TARGET, WEIGHT, ArraySpec, ShardWriter, read_rows
 from fielddep.errors import FieldDepError, StoreError
-from fielddep.files import write_atomically, write_json
+from fielddep.files import content_checksum, file_facts, write_atomically, write_json
 
 SCHEMA, VOCABULARY = "schema.json", "vocabulary.arrow"
 SHARD_ROWS, BLOCK_ROWS = 1 << 20, 1 << 14
