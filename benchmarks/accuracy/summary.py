@@ -50,16 +50,17 @@ def _figure(row: dict[str, float]) -> str:
 
 
 def overview(summary: pl.DataFrame) -> str:
-    """Markdown: one line a model, one column a table, models by their mean place over the tables they stand in."""
+    """Markdown: one line a model, one column a table; models by their loss on the table that most of them stand in."""
     losses = summary.filter(pl.col("metric").is_in(LOSSES)).with_columns(
         pl.col("mean").rank("min").over("dataset").alias("place"), pl.len().over("dataset").alias("n_models")
     )
-    datasets = summary["dataset"].unique().sort().to_list()
-    order = losses.group_by("model", "variant").agg((pl.col("place") / pl.col("n_models")).mean().alias("share"))
+    datasets = losses.sort("n_models", "dataset", descending=[True, False])["dataset"].unique(maintain_order=True)
+    first = losses.filter(dataset=datasets[0]).select("model", "variant", "place")
+    order = losses.select("model", "variant").unique().join(first, on=["model", "variant"], how="left")
     lines = ["| model | " + " | ".join(map(_heading, datasets)) + " |", "|---" * (len(datasets) + 1) + "|"]
     figures = {tuple(row[k] for k in KEYS): row for row in summary.iter_rows(named=True)}
     best = {row["dataset"]: (row["model"], row["variant"]) for row in losses.filter(pl.col("place") == 1).to_dicts()}
-    for model, variant in order.sort("share", "model").select("model", "variant").iter_rows():
+    for model, variant in order.sort("place", "model", nulls_last=True).select("model", "variant").iter_rows():
         cells = [_cell(figures, (dataset, model, variant), best[dataset] == (model, variant)) for dataset in datasets]
         lines.append(f"| {_name(model, variant)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

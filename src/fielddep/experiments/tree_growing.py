@@ -57,7 +57,7 @@ class LossTeller:
 
     def __init__(self, target: Target, watcher: Watcher) -> None:
         self.watcher = watcher
-        self.unit = target.scale**2 if target.task == "regression" else 1.0
+        self.unit = target.loss_unit
         self.best = float("inf")
         self.n_trees = 0
 
