@@ -219,7 +219,10 @@ def _mean_metrics(scored: ScoredRows) -> dict[str, torch.Tensor]:
     assert target_R is not None
     losses_R = row_losses(logits_RC, target_R, target.task)
     if target.task == "regression":
-        return {"mse": losses_R.double() * target.loss_unit, "mae": (logits_RC[:, 0] - target_R).abs().double() * target.scale}
+        return {
+            "mse": losses_R.double() * target.loss_unit,
+            "mae": (logits_RC[:, 0] - target_R).abs().double() * target.scale,
+        }
     if target.task == "multiclass":
         return {"logloss": losses_R, "accuracy": (logits_RC.argmax(dim=1) == target_R).float()}
     return {"logloss": losses_R}
