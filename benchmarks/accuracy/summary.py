@@ -16,6 +16,7 @@ KEYS = ["dataset", "model", "variant", "metric"]
 METRICS = ("logloss", "auc", "mse")
 LOSSES = ("logloss", "mse")
 REGRESSION = ("ml-rating",)
+PUBLISHED = "Beside published figures (`published.csv`; the better one where there are two):"
 START, END = "<!-- accuracy: made by benchmarks/accuracy/summary.py -->", "<!-- end of accuracy -->"
 
 
@@ -96,6 +97,23 @@ def places(summary: pl.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def beside_published(summary: pl.DataFrame) -> str:
+    """Markdown: tuned models beside the better of their published figures."""
+    lines = [
+        "| table | model | metric | here | published | from | difference |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    published = pl.read_csv(HERE / "published.csv").join(
+        summary.filter(variant="tuned"), on=["dataset", "model", "metric"], maintain_order="left"
+    )
+    for (dataset, model, metric), part in published.group_by(["dataset", "model", "metric"], maintain_order=True):
+        row = part.sort("value", descending=metric not in LOSSES).row(0, named=True)
+        apart = f"{row['mean'] - row['value']:+.4f}"
+        cells = [dataset, model, metric, _figure(row), f"{row['value']:.4f}", row["source"], apart]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
+
+
 def threads(results: pl.DataFrame, otherwise: int | None) -> str:
     """How many threads the runs had: what their rows say, else what is known of rows that do not."""
     said = results["threads"].unique().to_list() if "threads" in results.columns else [None]
@@ -120,6 +138,7 @@ def texts(results: pl.DataFrame) -> dict[Path, str]:
     """What stands between the marks of every page."""
     summary = summarize(results)
     parts = {PROJECT / "README.md": [places(summary), overview(summary)], HERE / "README.md": [table(summary)]}
+    parts[HERE / "README.md"] += [PUBLISHED, beside_published(summary)]
     return {page: "\n\n".join(filter(None, [*found, note(results)])) for page, found in parts.items()}
 
 
