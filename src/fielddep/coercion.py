@@ -9,8 +9,6 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import numpy as np
-
 from fielddep.errors import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -38,7 +36,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 def coerce(value: Any, hint: Any, path: str) -> Any:
     """Check a value against an annotation; lists become tuples, integers may stand for floats, numpy's for Python's."""
-    if isinstance(value, np.generic):
+    if "numpy" in sys.modules and isinstance(value, sys.modules["numpy"].generic):  # it is slow to import
         value = value.item()
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):

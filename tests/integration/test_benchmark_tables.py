@@ -60,16 +60,30 @@ def test_the_overview_has_a_line_a_model_and_the_best_in_bold(summary):
     tables = [
         rows("d", "logloss", {"mdl": [0.2], "fm": [0.4]}),
         rows("d", "auc", {"mdl": [0.9], "fm": [0.8]}),
-        rows("ml-rating", "mse", {"fm": [0.7], "mdl": [0.71]}),
+        rows("ml-rating", "mse", {"fm": [0.7], "mdl": [0.71], "lr": [0.8]}),
         rows("d", "logloss", {"mdl": [0.5]}, variant="default"),
     ]
     lines = summary.overview(summary.summarize(pl.concat(tables))).splitlines()
     assert lines[0] == "| model | d: logloss / AUC | ml-rating: MSE |"
-    # Mean places: fm 2/3 and 1/2, mdl 1/3 and 2/2, the defaults 3/3.
+    # By their places on d, where there are most; who is not there comes last.
     assert lines[2:] == [
-        "| fm | 0.4000 / 0.8000 | **0.7000** |",
         "| mdl | **0.2000 / 0.9000** | 0.7100 |",
+        "| fm | 0.4000 / 0.8000 | **0.7000** |",
         "| mdl (default settings) | 0.5000 |  |",
+        "| lr |  | 0.8000 |",
+    ]
+
+
+def test_published_figures_stand_beside_ours(summary, tmp_path, monkeypatch):
+    monkeypatch.setattr(summary, "HERE", tmp_path)
+    (tmp_path / "published.csv").write_text(
+        "dataset,model,metric,value,source\nd,fm,auc,0.7,paper\nd,fm,auc,0.8,other\nd,fm,mse,0.5,paper\nd,lr,auc,0.6,paper\n"
+        "d,fm,mse,0.4,other\n"
+    )
+    found = summary.summarize(pl.concat([rows("d", "auc", {"fm": [0.81, 0.83]}), rows("d", "mse", {"fm": [0.5]})]))
+    assert summary.beside_published(found).splitlines()[2:] == [
+        "| d | fm | auc | 0.8200 ± 0.0141 | 0.8000 | other | +0.0200 |",
+        "| d | fm | mse | 0.5000 | 0.4000 | other | +0.1000 |",
     ]
 
 

@@ -70,14 +70,16 @@ def test_tasks_run_in_order_and_not_more_than_allowed_at_a_time(tmp_path: Path) 
 
 
 @pytest.fixture
-def heeded_interrupts() -> Iterator[None]:
-    """A test run in the background of a shell inherits that interrupts are ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def heeded_signals() -> Iterator[None]:
+    """Run in the background of a shell a test inherits that interrupts are ignored, under `nohup` that hangups are."""
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("heeded_interrupts")
+@pytest.mark.usefixtures("heeded_signals")
 @pytest.mark.parametrize(
     ("number", "error"),
     [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGHUP, SystemExit)],
@@ -112,7 +114,7 @@ def test_a_hangup_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
     assert ended == [("a", None), ("b", None)]
 
 
-@pytest.mark.usefixtures("heeded_interrupts")
+@pytest.mark.usefixtures("heeded_signals")
 def test_a_second_interrupt_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that does not heed an interrupt is killed, though the user interrupts while that is waited for."""
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
