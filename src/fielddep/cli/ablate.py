@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,12 +18,12 @@ from fielddep.cli.compare import (
     ThreadsOption,
     TrialsOption,
 )
-from fielddep.cli.console import console, say
+from fielddep.cli.console import console
 from fielddep.cli.data import RawOption
-from fielddep.cli.encode import shown
+from fielddep.cli.experiment import experiment_rows, going_on, split_settings
 from fielddep.cli.grids import print_grid
-from fielddep.cli.options import INTERRUPTED, SetOption, TargetOption, TaskOption, said_again
-from fielddep.cli.search import RowsOption, SourceArgument, split_settings
+from fielddep.cli.options import SetOption, TargetOption, TaskOption
+from fielddep.cli.search import RowsOption, SourceArgument
 from fielddep.errors import UserError
 
 if TYPE_CHECKING:
@@ -89,16 +88,13 @@ def ablate(
         keep_failed=keep_failed,
     )
     plan = AblationPlan(whats=whats, runs=runs, seeds=seeds)
-    try:
+    options: dict[str, object] = {"--what": what, "--seeds": seeds, "--target": target, "--task": task}
+    options |= {"--configs": configs, "--trials": trials, "--minutes": minutes, "--rows": rows}
+    options |= {"--threads": threads, "--jobs": jobs, "--raw": raw}
+    flags = {"--no-search": not search, "--keep-failed": keep_failed, "--quiet": quiet}
+    words = ["ablate", source, "--out", str(out)]
+    with going_on(words, "the runs that are done", options, set_, flags):
         answers = run_ablation(source, out, plan, settings=settings, raw=raw, quiet=quiet)
-    except KeyboardInterrupt:
-        options: dict[str, object] = {"--what": what, "--seeds": seeds, "--target": target, "--task": task}
-        options |= {"--configs": configs, "--trials": trials, "--minutes": minutes, "--rows": rows}
-        options |= {"--threads": threads, "--jobs": jobs, "--raw": raw}
-        flags = {"--no-search": not search, "--keep-failed": keep_failed, "--quiet": quiet}
-        words = ["fielddep", "ablate", source, "--out", str(out), *said_again(options, set_, flags)]
-        say(f"interrupted; the runs that are done are kept. Go on with\n  {shlex.join(words)}")
-        raise typer.Exit(INTERRUPTED) from None
     print_answers(answers, out)
 
 
@@ -107,15 +103,14 @@ def run_ablation(
 ) -> tuple[Answer, ...]:
     """Encode the source where that is not done yet, and run what is left of the plan."""
     from fielddep.experiments.ablation.ablate import ablate as run
-    from fielddep.experiments.experiment_folder import ABLATION, STORE_FOLDER, working_in
-    from fielddep.experiments.sources import open_source
+    from fielddep.experiments.experiment_folder import ABLATION
 
-    with working_in(out, ABLATION):
-        with shown(quiet) as progress:
-            named = open_source(source, out / STORE_FOLDER, settings=settings, raw=raw, progress=progress)
-        looker = ComparisonLog(quiet=quiet)
-        with looker.bar:
-            return run(named.dataset, named.store, out, plan, looker=looker)
+    looker = ComparisonLog(quiet=quiet)
+    with (
+        experiment_rows(source, out, ABLATION, settings=settings, raw=raw, quiet=quiet) as named,
+        looker.bar,
+    ):
+        return run(named.dataset, named.store, out, plan, looker=looker)
 
 
 def print_answers(answers: tuple[Answer, ...], out: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +9,10 @@ import typer
 
 from fielddep.cli.console import METRICS, console, say
 from fielddep.cli.data import RawOption
-from fielddep.cli.encode import shown
+from fielddep.cli.experiment import experiment_rows, going_on, split_settings
 from fielddep.cli.grids import print_grid
-from fielddep.cli.options import INTERRUPTED, SetOption, TargetOption, TaskOption, said_again
-from fielddep.cli.search import RowsOption, SourceArgument, split_settings
+from fielddep.cli.options import SetOption, TargetOption, TaskOption
+from fielddep.cli.search import RowsOption, SourceArgument
 from fielddep.errors import UserError
 from fielddep.experiments.lookers import ComparisonLooker
 
@@ -93,16 +92,13 @@ def compare(
     check_control(control, out, plan)
     if control is None:
         say_untested(out, plan)
-    try:
+    options: dict[str, object] = {"--models": models, "--seeds": seeds, "--target": target, "--task": task}
+    options |= {"--configs": configs, "--trials": trials, "--minutes": minutes, "--rows": rows}
+    options |= {"--control": control, "--threads": threads, "--jobs": jobs, "--raw": raw}
+    flags = {"--no-search": not search, "--keep-failed": keep_failed, "--quiet": quiet}
+    words = ["compare", source, "--out", str(out)]
+    with going_on(words, "the runs that are done", options, set_, flags):
         table = run_plan(source, out, plan, settings=settings, raw=raw, control=control, quiet=quiet)
-    except KeyboardInterrupt:
-        options: dict[str, object] = {"--models": models, "--seeds": seeds, "--target": target, "--task": task}
-        options |= {"--configs": configs, "--trials": trials, "--minutes": minutes, "--rows": rows}
-        options |= {"--control": control, "--threads": threads, "--jobs": jobs, "--raw": raw}
-        flags = {"--no-search": not search, "--keep-failed": keep_failed, "--quiet": quiet}
-        words = ["fielddep", "compare", source, "--out", str(out), *said_again(options, set_, flags)]
-        say(f"interrupted; the runs that are done are kept. Go on with\n  {shlex.join(words)}")
-        raise typer.Exit(INTERRUPTED) from None
     print_comparison(table, out)
 
 
@@ -138,15 +134,14 @@ def run_plan(
 ) -> ComparisonTable:
     """Encode the source where that is not done yet, and run what is left of the plan."""
     from fielddep.experiments.comparison import compare as run_comparison
-    from fielddep.experiments.experiment_folder import COMPARISON, STORE_FOLDER, working_in
-    from fielddep.experiments.sources import open_source
+    from fielddep.experiments.experiment_folder import COMPARISON
 
-    with working_in(out, COMPARISON):
-        with shown(quiet) as progress:
-            named = open_source(source, out / STORE_FOLDER, settings=settings, raw=raw, progress=progress)
-        looker = ComparisonLog(quiet=quiet)
-        with looker.bar:
-            return run_comparison(named.dataset, named.store, out, plan, control=control, looker=looker)
+    looker = ComparisonLog(quiet=quiet)
+    with (
+        experiment_rows(source, out, COMPARISON, settings=settings, raw=raw, quiet=quiet) as named,
+        looker.bar,
+    ):
+        return run_comparison(named.dataset, named.store, out, plan, control=control, looker=looker)
 
 
 def print_comparison(table: ComparisonTable, out: Path) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fielddep.cli.console import console, print_table, say
 from fielddep.cli.data import RawOption
-from fielddep.cli.encode import shown
-from fielddep.cli.options import INTERRUPTED, ConfigOption, SetOption, TargetOption, TaskOption, said_again
-from fielddep.coercion import parse_assignment
+from fielddep.cli.experiment import experiment_rows, going_on, split_settings
+from fielddep.cli.options import ConfigOption, SetOption, TargetOption, TaskOption
 from fielddep.experiments.lookers import SearchLooker
 
 if TYPE_CHECKING:
@@ -42,8 +39,6 @@ SeedOption = Annotated[
 ThreadsOption = Annotated[int | None, typer.Option("--threads", help="CPU threads.", metavar="N", min=1)]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print the result and warnings only.")]
 
-_DATA = ("data.", "split.")
-
 
 def search(
     source: SourceArgument,
@@ -66,59 +61,33 @@ def search(
     DIR/best.toml is what `fit --config` takes. Settings that are given, by --set or in --config, are not searched.
     """
     from fielddep.experiments.contenders import find_contender, read_settings
-    from fielddep.experiments.experiment_folder import SEARCH, STORE_FOLDER, working_in
+    from fielddep.experiments.experiment_folder import SEARCH
     from fielddep.experiments.processes import end_with_parent
     from fielddep.experiments.search import Budget
     from fielddep.experiments.search import search as run_search
-    from fielddep.experiments.sources import open_source
 
     end_with_parent()
     contender, budget = find_contender(model), Budget(trials=trials, minutes=minutes)
     found = {} if config is None else read_settings(config, contender)
     settings, fixed = split_settings(set_, target, task, found)
     own_seed = contender.config(fixed).train.seed  # refuses what is no setting before anything is read
+    chosen_seed = own_seed if seed is None else seed
     if threads is not None:
         fixed["train.threads"] = threads
-    try:
-        with working_in(out, SEARCH):
-            with shown(quiet) as progress:
-                named = open_source(source, out / STORE_FOLDER, settings=settings, raw=raw, progress=progress)
-            looker = SearchLog(trials, quiet=quiet)
-            with looker.bar:
-                result = run_search(
-                    named.store,
-                    contender,
-                    out,
-                    budget=budget,
-                    given=fixed,
-                    seed=own_seed if seed is None else seed,
-                    n_rows=rows,
-                    looker=looker,
-                )
-    except KeyboardInterrupt:
-        options: dict[str, object] = {
-            "--model": model,
-            "--target": target,
-            "--task": task,
-            "--config": config,
-            "--trials": trials,
-        }
-        options |= {"--minutes": minutes, "--rows": rows, "--seed": seed, "--threads": threads, "--raw": raw}
-        words = ["fielddep", "search", source, "--out", str(out), *said_again(options, set_, {"--quiet": quiet})]
-        say(f"interrupted; the trials that are over are kept. Go on with\n  {shlex.join(words)}")
-        raise typer.Exit(INTERRUPTED) from None
+    options: dict[str, object] = {"--model": model, "--target": target, "--task": task, "--config": config}
+    options |= {"--trials": trials, "--minutes": minutes, "--rows": rows}
+    options |= {"--seed": seed, "--threads": threads, "--raw": raw}
+    words = ["search", source, "--out", str(out)]
+    looker = SearchLog(trials, quiet=quiet)
+    with (
+        going_on(words, "the trials that are over", options, set_, {"--quiet": quiet}),
+        experiment_rows(source, out, SEARCH, settings=settings, raw=raw, quiet=quiet) as named,
+        looker.bar,
+    ):
+        result = run_search(
+            named.store, contender, out, budget=budget, given=fixed, seed=chosen_seed, n_rows=rows, looker=looker
+        )
     print_search(result, out)
-
-
-def split_settings(
-    set_: list[str] | None, target: str | None, task: str | None, found: Mapping[str, Any] | None = None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings of data and split, and all others: those found in a file, overruled by those of the command line."""
-    named = {"data.target": target, "data.task": task}
-    given = {**(found or {}), **dict(map(parse_assignment, set_ or []))}
-    given |= {path: value for path, value in named.items() if value is not None}
-    data = {path: value for path, value in given.items() if path.startswith(_DATA)}
-    return data, {path: value for path, value in given.items() if path not in data}
 
 
 def print_search(result: SearchResult, out: Path) -> None:
