@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from fielddep.cli.console import console
 
@@ -25,7 +25,9 @@ def print_grid(grid: Grid) -> None:
     for places in columns_by_width(grid, stream.width):
         table = Table(box=box.SIMPLE_HEAD)
         for place in places:
-            table.add_column(grid.header[place], justify="right" if place else "left", overflow="fold")
+            least = _column_width(grid, place) - _PADDING  # else a long heading takes room from figures
+            justify: Literal["left", "right"] = "right" if place else "left"
+            table.add_column(grid.header[place], justify=justify, overflow="fold", min_width=least)
         for row in grid.rows:
             table.add_row(*(_text(row[place]) for place in places))
         stream.print(table)

@@ -45,3 +45,14 @@ def test_no_figure_is_broken(width: int, monkeypatch: pytest.MonkeyPatch, capsys
 def test_a_grid_of_names_alone() -> None:
     names = Grid(caption="names", header=("model",), rows=((Cell(text="mdl"),),))
     assert columns_by_width(names, 80) == [[0]]
+
+
+def test_a_long_heading_takes_no_room_from_figures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heading = "a heading of many short words"
+    cells = (Cell(text="mdl"), Cell(text="1"), Cell(text="280,880 ± 11,402"))
+    grid = Grid(caption="c", header=("model", heading, "b"), rows=(cells,))
+    monkeypatch.setenv("COLUMNS", "42")
+    print_grid(grid)
+    assert "280,880 ± 11,402" in capsys.readouterr().out
