@@ -27,7 +27,7 @@ from fielddep.config import Config
 from fielddep.data.encoder import TableEncoder
 from fielddep.devices import check_device
 from fielddep.errors import BundleError, FieldDepError, UserError
-from fielddep.files import content_checksum, file_facts, sha256, write_json
+from fielddep.files import content_checksum, file_damage, file_facts, write_json
 from fielddep.models import MODELS, build_model
 from fielddep.nn.model import FieldModel
 
@@ -102,7 +102,8 @@ class Bundle:
             folder = _aside(folder)  # a kill in the middle of `_swap`, or another process is in it; `save` puts it back
         manifest = _read_manifest(folder)
         for name in FILES:
-            _check_file(folder / name, manifest["files"][name])
+            if damage := file_damage(folder / name, manifest["files"][name]):
+                raise BundleError(damage)
         try:
             return cls._build(folder, manifest, device)
         except (FieldDepError, LookupError, TypeError, RuntimeError, ValueError, *_READ_ERRORS) as error:
@@ -142,16 +143,6 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if manifest["model"] not in MODELS:
         raise BundleError(f"{path} holds a model {manifest['model']!r}; this fielddep knows {', '.join(MODELS)}")
     return manifest  # type: ignore[no-any-return]  # JSON; the checksum says that it is what `save` wrote
-
-
-def _check_file(path: Path, expected: dict[str, Any]) -> None:
-    if not path.is_file():
-        raise BundleError(f"{path} is missing; copy the whole bundle folder")
-    size = path.stat().st_size
-    if size < expected["bytes"]:
-        raise BundleError(f"{path} is cut off: {size:,} of {expected['bytes']:,} bytes; copy it again")
-    if size != expected["bytes"] or sha256(path) != expected["sha256"]:
-        raise BundleError(f"{path} was altered since it was saved (its checksum differs); copy it again")
 
 
 def _aside(folder: Path) -> Path:

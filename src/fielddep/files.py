@@ -65,6 +65,24 @@ def file_facts(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
+def file_damage(path: Path, facts: Mapping[str, Any], *, whole: bool = True) -> str | None:
+    """What is wrong with a file, beside what a manifest tells of it and with what to do; None where nothing is.
+
+    Args:
+        path: the file.
+        facts: as `file_facts` gave them.
+        whole: read all of it for its checksum, not its size alone.
+    """
+    if not path.is_file():
+        return f"{path} is missing; copy the whole folder again"
+    size = path.stat().st_size
+    if size < facts["bytes"]:
+        return f"{path} is cut off: {size:,} of {facts['bytes']:,} bytes; copy it again"
+    if size != facts["bytes"] or (whole and sha256(path) != facts["sha256"]):
+        return f"{path} was altered since it was written (its checksum differs); copy it again"
+    return None
+
+
 def content_checksum(manifest: Mapping[str, Any]) -> str:
     """Checksum of all that a manifest says, its own checksum left out."""
     content = {key: value for key, value in manifest.items() if key != "sha256"}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fielddep.errors import StoreError
-from fielddep.files import content_checksum, sha256
+from fielddep.files import content_checksum, file_damage
 
 KIND, FORMAT = "fielddep store", 1
 MANIFEST = "manifest.json"
@@ -65,13 +65,9 @@ def check_file(path: Path, expected: Mapping[str, Any], *, whole: bool) -> None:
         StoreError: names the file.
     """
     with _reading(path):
-        if not path.is_file():
-            raise StoreError(f"{path} is missing; copy the whole store, or encode the table anew")
-        size = path.stat().st_size
-        if size < expected["bytes"]:
-            raise StoreError(f"{path} is cut off: {size:,} of {expected['bytes']:,} bytes; copy it again")
-        if size != expected["bytes"] or (whole and sha256(path) != expected["sha256"]):
-            raise StoreError(f"{path} was altered since it was written (its checksum differs); copy it again")
+        damage = file_damage(path, expected, whole=whole)
+    if damage:
+        raise StoreError(damage)
 
 
 def manifest_stamp(folder: Path) -> Stamp | None:
