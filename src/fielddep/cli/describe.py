@@ -65,8 +65,12 @@ def print_description(name: str, found: TableDescription) -> None:
 
 
 def _target_line(target: TargetSummary) -> str:
-    if target.task == "regression":
-        return f"target {target.name}: regression, mean {target.mean:.4g}, standard deviation {target.std:.4g}"
+    if target.mean is not None and target.std is not None:
+        # Imported here, as a command that only prints its help should not wait for it.
+        from fielddep.data.target import amount_text
+
+        mean, std = amount_text(target.mean), amount_text(target.std)
+        return f"target {target.name}: regression, mean {mean}, standard deviation {std}"
     shares = [f"{label} {share:.1%}" for label, share in zip(target.classes, target.shares, strict=True)]
     more = f" and {len(shares) - MAX_CLASSES_SHOWN} more" if len(shares) > MAX_CLASSES_SHOWN else ""
     return f"target {target.name}: {target.task}, " + ", ".join(shares[:MAX_CLASSES_SHOWN]) + more

@@ -73,7 +73,9 @@ def print_overview(found: TableOverview, out: Path | None = None) -> None:
     if found.importance is not None and found.hiding is not None:
         _print_importance(found.importance, found.hiding, out)
     if found.calibration is not None:
-        console().print(f"mean distance of prediction and truth (calibration): {found.calibration.gap:.4g}\n")
+        from fielddep.data.target import amount_text
+
+        console().print(f"mean distance of prediction and truth (calibration): {amount_text(found.calibration.gap)}\n")
     if found.groups is not None:
         _print_groups(found.groups)
 
@@ -156,8 +158,10 @@ def _print_groups(groups: RowGroups) -> None:
 
 def _means_text(means: dict[str, float]) -> str:
     """The mean of a value or of one class; of many classes the likeliest."""
+    from fielddep.data.target import amount_text
+
     name, value = max(means.items(), key=lambda item: item[1])
-    return f"{value:.4g}" if len(means) == 1 else f"{name.removeprefix('probability_')} {value:.2f}"
+    return amount_text(value) if len(means) == 1 else f"{name.removeprefix('probability_')} {value:.2f}"
 
 
 def _values_text(group: RowGroup) -> str:

@@ -23,6 +23,16 @@ _MAX_CLASSES = 1000
 _MAX_NUMBER_CLASSES = 20
 
 
+def amount_text(value: float) -> str:
+    """A value of a numeric target as people write it: no powers of ten for prices and times.
+
+    Example:
+        >>> amount_text(3.5), amount_text(254321.7), amount_text(-1_700_000_000.0), amount_text(0.00001234)
+        ('3.5', '254,322', '-1,700,000,000', '1.234e-05')
+    """
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """The column to predict.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fielddep.data.target import amount_text
 from fielddep.explain.hiding import REFINEMENT, Effects
 from fielddep.explain.importance import HIGHER_IS_BETTER, FieldImportance
 from fielddep.explain.plot_canvas import BLUE, FAINT, INK, METRIC_NAMES, ORANGE, Canvas, named_value, short, tidy
@@ -46,7 +47,7 @@ def draw_effects(effects: Effects, path: Path, *, row: int = 0, number: int | No
         what = "value" if not effects.classes else f"probability of {short(str(effects.classes[row]))}"
         axis.set_xlabel(f"{what}: as it is, minus with the field hidden")
         name = row if number is None else number
-        canvas.title(f"Row {name}, predicted {what}: {effects.prediction_R[row]:.4g}")
+        canvas.title(f"Row {name}, predicted {what}: {amount_text(float(effects.prediction_R[row]))}")
 
 
 def _label_bars(axis: Any, labels: list[str]) -> None:

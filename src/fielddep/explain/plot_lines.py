@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fielddep.data.target import amount_text
 from fielddep.explain.curves import CalibrationCurve, LearningCurve, ScoreDistribution
 from fielddep.explain.dependencies import Explanation
 from fielddep.explain.plot_canvas import BLUE, COLOURS, FAINT, METRIC_NAMES, ORANGE, Canvas, named_value, short, tidy
@@ -85,7 +86,9 @@ def draw_calibration(curve: CalibrationCurve, path: Path) -> None:
             curve.predicted_N, curve.observed_N, yerr=bars, fmt="o-", color=BLUE, markersize=4.5, elinewidth=1
         )
         axis.set(xlim=(low - room, high + room), ylim=(low - room, high + room), aspect="equal")
-        axis.set(xlabel=predicted, ylabel=observed, title=f"mean distance from the dashed line: {curve.gap:.4g}")
+        axis.set(
+            xlabel=predicted, ylabel=observed, title=f"mean distance from the dashed line: {amount_text(curve.gap)}"
+        )
         tidy(axis)
         canvas.title("Calibration")
 

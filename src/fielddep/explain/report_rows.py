@@ -10,6 +10,7 @@ import torch
 
 from fielddep.bundle import Bundle
 from fielddep.data.encoded import EncodedTable
+from fielddep.data.target import amount_text
 from fielddep.explain.dependencies import explain_rows, learns_dependencies
 from fielddep.explain.field_table import Array
 from fielddep.explain.hiding import hide_fields
@@ -131,13 +132,13 @@ def _highest(values_R: Array, meant_R: npt.NDArray[np.bool_]) -> list[int]:
 def _predicted(scored: ScoredRows, row: int) -> str:
     values: Sequence[float] = np.atleast_1d(scored.predictions()[row]).tolist()
     if scored.target.task == "regression":
-        return f"{values[0]:.4g}"
+        return amount_text(values[0])
     followed = 1 if scored.target.task == "binary" else int(np.argmax(values))
     return f"{percent(values[followed])} for {_label(scored, followed)}"
 
 
 def _label(scored: ScoredRows, value: float) -> str:
-    return f"{value:.4g}" if scored.target.task == "regression" else str(scored.target.classes[int(value)])
+    return amount_text(value) if scored.target.task == "regression" else str(scored.target.classes[int(value)])
 
 
 def percent(share: float) -> str:
