@@ -64,6 +64,7 @@ def slow_bilinear(model: FinalMLP, h_1: np.ndarray, h_2: np.ndarray) -> np.ndarr
 
 
 def test_only_the_fields_of_its_context_open_a_gate(layout):
+    torch.manual_seed(0)
     gate = FieldGate(layout, 3, [0], (5,))
     gate.table.init_weights("normal", 1.0)
     ids_BF = torch.tensor([[1, 7, 15, 17], [1, 9, 16, 20], [2, 7, 15, 17]])
@@ -103,3 +104,16 @@ def test_widths_that_the_heads_do_not_divide_are_refused(layout):
 def test_unknown_field_of_a_context_is_refused(layout):
     with pytest.raises(ConfigError, match=r"model.context_2 takes names of fields \(user, .*given 'usr'"):
         FinalMLP(layout, 1, FinalMLPConfig(**SIZES, context_2=("usr",)))
+
+
+def test_batch_norm_does_not_undo_the_gates(layout):
+    """In training a gate without context scales every input by one factor: a norm of the inputs would take it out."""
+    config = FinalMLPConfig(**SIZES, embedding_init_scale=0.5, batch_norm="all", dropout=0.0)
+    model = shaken(FinalMLP(layout, 1, config))
+    batch = random_table(layout, 200).batch(slice(None))
+    model.train()
+    gated = model(batch.ids_BF, batch.numbers_BN).detach()
+    with torch.no_grad():
+        model.gate_1.mlp[-1].bias += torch.linspace(-2.0, 2.0, len(model.gate_1.mlp[-1].bias))
+    changed = model(batch.ids_BF, batch.numbers_BN).detach()
+    assert float((changed - gated).abs().mean()) > 0.1 * float(gated.std())

@@ -131,7 +131,9 @@ class FinalMLPConfig(DeepConfig):
     context_1: tuple[str, ...] = setting((), "fields that gate the first network; none: a learned vector")
     context_2: tuple[str, ...] = setting((), "fields that gate the second network; none: a learned vector")
     n_heads: int = setting(5, "blocks of the bilinear form; it divides the last widths of both networks", at_least=1)
-    batch_norm: Literal["all", "hidden", "none"] = setting("all", "BatchNorm before hidden layers")
+    batch_norm: Literal["all", "hidden", "none"] = setting(
+        "all", "BatchNorm within every hidden layer (all), within all but the first (hidden), or none"
+    )
 
     # Behind BatchNorm a far stronger ridge than elsewhere did best in trials on Frappe's validation rows.
     LEARNING_RATE: ClassVar[float | None] = 0.003

@@ -100,7 +100,7 @@ class FinalMLP(FieldModel):
                 gate.table.init_weights("normal", config.embedding_init_scale)
         self.gate_1, self.gate_2 = gates
         self.mlp_1, self.mlp_2 = (
-            build_hidden(d_in, hidden, batch_norm=config.batch_norm, dropout=config.dropout)
+            build_hidden(d_in, hidden, batch_norm=config.batch_norm, norm_last=True, dropout=config.dropout)
             for hidden in (config.hidden, config.hidden_2)
         )
         d_left, d_right = ((d_in, *hidden)[-1] for hidden in (config.hidden, config.hidden_2))

@@ -27,7 +27,7 @@ STUDY, REQUEST = "search", "request"
 RANDOM_TRIALS = 6
 """Trials that are over before the sampler learns from them."""
 UNPRUNED_TRIALS, UNPRUNED_LOSSES = 4, 6
-"""No trial is pruned before so many are over, and none before so many of its own evaluations."""
+"""No trial is pruned before so many are over, and none before so many of its own evaluations at least."""
 MAX_KILLS = 2
 """A trial during which the process was killed so often is not tried again."""
 NOT_KILLED = -1
@@ -48,14 +48,21 @@ def import_optuna() -> Any:
     return optuna
 
 
-def _pruner(library: Any, model: str) -> optuna.pruners.BasePruner:
-    """Ends trials that are behind the median; none of trees: those that learn slowly are behind, and end best."""
-    pruner: optuna.pruners.BasePruner = library.pruners.NopPruner()
-    if model not in TREE_CONFIGS:
-        pruner = library.pruners.MedianPruner(
-            n_startup_trials=UNPRUNED_TRIALS, n_warmup_steps=UNPRUNED_LOSSES, n_min_trials=2
-        )
-    return pruner
+def _pruner(study: optuna.Study) -> optuna.pruners.BasePruner:
+    """Ends trials that are behind the median; none of trees: those that learn slowly are behind, and end best.
+
+    For the same reason a trial is left alone until it was evaluated as often as half of the complete ones were.
+    """
+    library = import_optuna()
+    pruners: Any = library.pruners
+    if study.user_attrs[REQUEST]["model"] in TREE_CONFIGS:
+        return pruners.NopPruner()  # type: ignore[no-any-return]  # Optuna is imported when used
+    complete = study.get_trials(deepcopy=False, states=[library.trial.TrialState.COMPLETE])
+    lengths = [len(trial.intermediate_values) for trial in complete]
+    patience = max(UNPRUNED_LOSSES, int(np.median(lengths))) if lengths else UNPRUNED_LOSSES
+    return pruners.MedianPruner(  # type: ignore[no-any-return]
+        n_startup_trials=UNPRUNED_TRIALS, n_warmup_steps=patience, n_min_trials=2
+    )
 
 
 def check_request(folder: Path, request: Mapping[str, Any]) -> None:
@@ -83,7 +90,6 @@ def open_study(folder: Path, request: Mapping[str, Any]) -> optuna.Study:
             storage=f"sqlite:///{path.resolve()}",
             study_name=STUDY,
             load_if_exists=True,
-            pruner=_pruner(library, str(request["model"])),
         )
     except OSError as error:
         raise UserError(f"cannot write {folder}: {error.strerror or error}; choose another folder") from error
@@ -136,6 +142,7 @@ def next_trial(
     study.sampler = library.samplers.TPESampler(
         seed=drawn, n_startup_trials=RANDOM_TRIALS, multivariate=False, constant_liar=False
     )
+    study.pruner = _pruner(study)
     return study.ask()
 
 

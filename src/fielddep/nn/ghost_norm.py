@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 
 from fielddep.nn.norm import BatchNorm
@@ -17,6 +19,9 @@ class GhostBatchNorm(BatchNorm):
         >>> layer(torch.tensor([[0.0], [2.0], [10.0], [30.0]])).flatten().round().tolist()
         [-1.0, 1.0, -1.0, 1.0]
     """
+
+    MOMENTUM: ClassVar[float] = 0.02
+    """As TabNet has it: there are many parts, and each knows little."""
 
     def __init__(self, d_in: int, *, virtual_batch: int) -> None:
         super().__init__(d_in)

@@ -21,14 +21,28 @@ def build_mlp(
 
 
 def build_hidden(
-    d_in: int, hidden: Sequence[int], *, batch_norm: NormPlaces = "all", dropout: float = 0.0
+    d_in: int,
+    hidden: Sequence[int],
+    *,
+    batch_norm: NormPlaces = "all",
+    norm_last: bool = False,
+    dropout: float = 0.0,
 ) -> nn.Sequential:
-    """ReLU layers with BatchNorm in front of all, all but the first, or none of them."""
+    """ReLU layers with BatchNorm in front of all, all but the first, or none of them.
+
+    Args:
+        d_in: inputs.
+        hidden: widths.
+        batch_norm: which layers have one.
+        norm_last: it stands behind the linear part of a layer. In front it would undo what scales the inputs.
+        dropout: behind every layer.
+    """
     layers: list[nn.Module] = []
     for depth, width in enumerate(hidden):
+        layer: list[nn.Module] = [nn.Linear(d_in, width)]
         if batch_norm == "all" or (batch_norm == "hidden" and depth > 0):
-            layers.append(BatchNorm(d_in))
-        layers += [nn.Linear(d_in, width), nn.ReLU()]
+            layer.insert(int(norm_last), BatchNorm(width if norm_last else d_in))
+        layers += [*layer, nn.ReLU()]
         if dropout > 0:
             layers.append(nn.Dropout(dropout))
         d_in = width

@@ -7,11 +7,11 @@ stopped by it, would see nothing but the start.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import nn
 from torch.nn import functional as F
-
-MOMENTUM = 0.1
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -24,12 +24,15 @@ class BatchNorm(nn.BatchNorm1d):
         0.002
     """
 
+    MOMENTUM: ClassVar[float] = 0.1
+    """Weight of the latest batch at least."""
+
     def forward(self, x_BD: torch.Tensor) -> torch.Tensor:
         """Normalise by the batch when training, by the running statistics otherwise."""
-        momentum = MOMENTUM
+        momentum = self.MOMENTUM
         if self.training and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
-            momentum = max(MOMENTUM, 1.0 / int(self.num_batches_tracked))
+            momentum = max(self.MOMENTUM, 1.0 / int(self.num_batches_tracked))
         return F.batch_norm(
             x_BD,
             self.running_mean,

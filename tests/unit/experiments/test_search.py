@@ -138,17 +138,35 @@ def test_without_a_successful_trial_the_reasons_are_told(
     assert not (tmp_path / "best.toml").exists()
 
 
-def test_hopeless_trials_are_pruned(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("n_losses", [study_module.UNPRUNED_LOSSES, 10])
+def test_hopeless_trials_are_pruned(
+    n_losses: int, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[int] = []
 
     def worse_later(data: TrainingData) -> list[float]:
         calls.append(1)
-        return [0.9 if len(calls) > 5 else 0.5] * 8
+        return [0.9] * 20 if len(calls) > 5 else [0.5] * n_losses
 
     monkeypatch.setattr(trial_loop, "train_contender", pretended(worse_later))
     records = run(store, tmp_path, trials=7).records
     assert [record.state for record in records] == ["complete"] * 5 + ["pruned"] * 2
-    assert records[5].reason == f"after {study_module.UNPRUNED_LOSSES} evaluations"
+    assert records[5].reason == f"after {n_losses} evaluations"
+
+
+def test_trials_that_learn_slowly_have_as_long_as_the_others_took(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def slow_later(data: TrainingData) -> list[float]:
+        calls.append(1)
+        return [0.9] * 9 + [0.4] if len(calls) > 5 else [0.5] * 10
+
+    monkeypatch.setattr(trial_loop, "train_contender", pretended(slow_later))
+    found = run(store, tmp_path, trials=7)
+    assert [record.state for record in found.records] == ["complete"] * 7
+    assert found.best.number == 5
 
 
 def test_trees_that_learn_slowly_are_not_pruned(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
