@@ -20,11 +20,16 @@ SHAPES = {
     "criteo": "Criteo (39, 395,894, k 20)",
     "kdd2012": "KDD2012 (11, 2,047,519, k 120)",
 }
+LEGEND = (
+    "*k* is the size of an embedding; *plain form* the same model in PyTorch operations, without our kernels; "
+    "*textbook* the equations of the paper as they stand, in PyTorch; *ratio* the first over the third."
+)
+PEERS = {"deepctr-xdeepfm": "xDeepFM", "deepctr-deepfm": "DeepFM"}
 
 
 def speed_text(results: pl.DataFrame) -> str:
     """Tables of training, prediction and single rows, and of the peers."""
-    return "\n\n".join([_shape_table(results), *_peer_texts(results), _origin(results)])
+    return "\n\n".join([_shape_table(results), LEGEND, *_peer_texts(results), _origin(results)])
 
 
 def size_text(encode: pl.DataFrame, train: pl.DataFrame) -> str:
@@ -38,7 +43,8 @@ def size_text(encode: pl.DataFrame, train: pl.DataFrame) -> str:
         lines.append(_size_line(what, row))
     best = train.filter(pl.col("what") == "evaluate").row(0, named=True)
     note = (
-        f"The best possible AUC on these rows, that of the generator's own probabilities, is {best['best_auc']:.4f}. "
+        "Without crosses (`data.crosses=[]`); the rate of fit is that of its training steps. The best possible AUC on "
+        f"these rows, that of the generator's own probabilities, is {best['best_auc']:.4f}. "
         "`benchmarks/size` has the commands and the plots."
     )
     return "\n".join(lines) + f"\n\n{note}"
@@ -69,30 +75,31 @@ def _shape_table(results: pl.DataFrame) -> str:
 
 
 def _peer_texts(results: pl.DataFrame) -> list[str]:
-    """Time to the best validation loss, and training steps beside xDeepFM's, as far as they were measured."""
+    """Time to the best validation loss, and training steps beside those of peers, as far as they were measured."""
     texts = []
     best = results.filter(pl.col("what") == "best").sort("shape", "seconds")
     if len(best):
-        lines = ["| table | program | seconds to its best validation logloss | that logloss |", "|---|---|---|---|"]
+        header = "| table | program | seconds to its best validation logloss | that logloss | seeds |"
+        lines = [header, "|---|---|---|---|---|"]
         lines += [
-            f"| {row['shape']} | {row['program']} | {_time(row)} | {row['validation_loss']:.4f} |"
+            f"| {row['shape']} | {row['program']} | {_time(row)} | {row['validation_loss']:.4f} | {row['rounds']} |"
             for row in best.iter_rows(named=True)
         ]
         texts.append("\n".join(lines))
-    steps = results.filter(pl.col("what") == "train", pl.col("program") == "deepctr-xdeepfm")
-    if len(steps):
+    for program, name in PEERS.items():
+        steps = results.filter(pl.col("what") == "train", pl.col("program") == program)
         ratios = [
-            f"{row['shape']} {row['fielddep_rows_per_s'] / row['rows_per_s']:.1f}x"
-            for row in steps.iter_rows(named=True)
-            if row["fielddep_rows_per_s"] is not None
+            f"{row['shape']} {row['fielddep_rows_per_s'] / row['rows_per_s']:.3g}x"
+            for row in steps.drop_nulls("fielddep_rows_per_s").iter_rows(named=True)
         ]
-        texts.append(f"Training rows/s beside DeepCTR-Torch's xDeepFM on the same shape: {', '.join(ratios)}.")
+        if ratios:
+            texts.append(f"Training rows/s of MDL over those of DeepCTR-Torch's {name}, in turns: {', '.join(ratios)}.")
     return texts
 
 
 def _time(row: dict[str, Any]) -> str:
     """Seconds to the best loss; one that was the best when the time was up is a lower bound."""
-    return f"{row['seconds']:,.1f}" + (f" (ended after {row['limit_s'] / 60:.0f} minutes)" if row["limit_s"] else "")
+    return f"{row['seconds']:,.1f}" + (" (and not done)" if row["limit_s"] else "")
 
 
 def _origin(results: pl.DataFrame) -> str:

@@ -77,7 +77,7 @@ def test_results_on_stdout_log_on_stderr(table: Path, tmp_path: Path) -> None:
     assert out.endswith(f"saved in {tmp_path / 'run'}\n")
     assert "train loss" not in out
     lines = err.splitlines()
-    assert lines[0] == "warning: field 'nothing' is left out: it is constant; list it in data.fields to keep it"
+    assert lines[0] == "warning: field 'nothing' is left out: it is constant; name its kind in data.kinds to keep it"
     assert f"read {table}: 400 rows, 3 fields" in lines
     assert "  colour: categorical, 3 values" in lines
     assert "target good: binary, 2 classes" in lines

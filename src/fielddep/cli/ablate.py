@@ -60,7 +60,7 @@ def ablate(
     keep_failed: KeepOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Ask the paper's questions to MDL: what do its parts do here? Go on where an earlier call stopped.
+    """Ask the paper's questions of MDL: what do its parts do here? Go on where an earlier call stopped.
 
     MDL's settings come from DIR/mdl.toml of --configs, else from a search. variants: MDL without dependencies, and with
     global ones. sparsity: lambda. steps: evaluated and trained with other T. depth: layers of the network. DIR gets

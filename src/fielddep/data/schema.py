@@ -112,7 +112,7 @@ def build_schema(planned: Mapping[str, Field | str], target: Target, config: Con
     fields = tuple(field for field in planned.values() if isinstance(field, Field))
     _check_enough(fields, left_out)
     for name, reason in left_out:
-        log.warning("field %r is left out: %s; list it in data.fields to keep it", name, reason)
+        log.warning("field %r is left out: %s; name its kind in data.kinds to keep it", name, reason)
     return Schema(
         fields=fields,
         target=target,
@@ -235,5 +235,5 @@ def _check_enough(fields: tuple[Field, ...], left_out: tuple[tuple[str, str], ..
     reasons = "".join(f"; {name!r} was left out: {reason}" for name, reason in left_out)
     raise SchemaError(
         f"a model needs at least two fields, as it learns how they depend on each other; {given}{reasons}; add "
-        "columns, or list columns in data.fields to keep them"
+        "columns, or name the kinds of these in data.kinds to keep them"
     )
