@@ -8,7 +8,7 @@ DIR keeps stores and runs, so an interrupted benchmark goes on where it stopped.
 `configs/mdl-TABLE.toml`. What is gathered here:
 
     ablation/TABLE/     figures (WHAT.csv), tables (WHAT.md, WHAT.tex), pictures and verdicts of a table
-    ablation/README.md  every claim of the paper with its verdict on every table
+    ablation/README.md  every claim of the paper with its verdict on every table; what stands behind the mark is kept
     ablation/machine.json
 """
 
@@ -29,6 +29,7 @@ ABLATION = HERE / "ablation"
 TABLES = ("frappe", "ml-tag-part", "flights")
 GATHERED = ("*.csv", "*.md", "*.tex", "*.png")
 CONFIGS = "ablation-configs"
+MARK = "<!-- what stands above is made by benchmarks/accuracy/ablate.py -->"
 
 
 def settings_folder(name: str, scratch: Path, configs: Path = HERE / "configs") -> Path:
@@ -70,7 +71,7 @@ def gather(name: str, done: Path, here: Path = ABLATION) -> None:
 
 
 def write_readme(here: Path = ABLATION) -> None:
-    """Every claim with its verdict on every table."""
+    """Every claim with its verdict on every table; what was written behind the mark stays."""
     found = [pl.read_csv(file) for file in sorted(here.glob("*/*-claims.csv"))]
     claims = pl.concat(found)
     names = [name for name in TABLES if name in claims["dataset"].to_list()]
@@ -82,8 +83,10 @@ def write_readme(here: Path = ABLATION) -> None:
         f"- {name}: " + ", ".join(f"[{file.stem}]({name}/{file.name})" for file in sorted((here / name).glob("*.md")))
         for name in names
     ]
-    text = "\n".join(["# Ablations", "", *lines, "", *pages, "", "Made by `benchmarks/accuracy/ablate.py`.", ""])
-    (here / "README.md").write_text(text, "utf-8")
+    path = here / "README.md"
+    _, mark, kept = path.read_text("utf-8").partition(MARK) if path.exists() else ("", "", "")
+    text = "\n".join(["# Ablations", "", *lines, "", *pages, "", MARK])
+    path.write_text(text + (kept if mark else "\n"), "utf-8")
 
 
 def main() -> None:

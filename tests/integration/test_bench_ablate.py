@@ -69,3 +69,15 @@ def test_figures_and_verdicts_are_taken_over(tmp_path: Path) -> None:
         "| it is near | undecided | holds |",
     ]
     assert "- frappe: [steps](frappe/steps.md)" in lines
+
+
+def test_what_was_written_by_hand_stays(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    ablate.gather("frappe", done(tmp_path, "frappe", "holds", "undecided"), here)
+    ablate.write_readme(here)
+    page = here / "README.md"
+    page.write_text(page.read_text() + "\nBecause the steps are small.\n")
+    ablate.gather("flights", done(tmp_path, "flights", "does not hold", "holds"), here)
+    ablate.write_readme(here)
+    assert "| it falls | holds | does not hold |" in page.read_text()
+    assert page.read_text().endswith(f"{ablate.MARK}\n\nBecause the steps are small.\n")

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fielddep.experiments.plan import Plan
+import polars as pl
+
+from fielddep.experiments.plan import SEARCHES, Plan
 from fielddep.experiments.rendering import SUFFIXES, render
 from fielddep.experiments.results import RunResult, to_frame
+from fielddep.experiments.search import TRIALS
 from fielddep.experiments.tables import ComparisonTable
 from fielddep.experiments.tree_configs import TREE_CONFIGS
+from fielddep.experiments.trial_records import PRUNED
 from fielddep.files import write_text
 from fielddep.training.metrics import N_CALIBRATION_BINS
 
@@ -21,15 +25,15 @@ def write_tables(folder: Path, results: Sequence[RunResult], table: ComparisonTa
     write_text(folder / RESULTS, to_frame(results).write_csv())
     for form, suffix in SUFFIXES.items():
         text = render(table, form)
-        notes = "\n" + "\n\n".join(reading_notes(results, table, plan)) + "\n" if form == "markdown" else ""
+        notes = "\n" + "\n\n".join(reading_notes(folder, results, table, plan)) + "\n" if form == "markdown" else ""
         write_text(folder / f"{COMPARISON}{suffix}", text + notes)
         for metric, test in table.tests.items():
             write_text(folder / f"{DUNNETT}-{metric}{suffix}", render(test, form))
 
 
-def reading_notes(results: Sequence[RunResult], table: ComparisonTable, plan: Plan) -> list[str]:
+def reading_notes(folder: Path, results: Sequence[RunResult], table: ComparisonTable, plan: Plan) -> list[str]:
     """What the columns mean, and how the settings came about."""
-    notes = [settings_note(plan)]
+    notes = [" ".join(filter(None, [settings_note(plan), trials_note(folder / SEARCHES, plan)]))]
     if "calibration_error" in table.metrics:
         notes.append(
             f"Calibration error: expected calibration error over {N_CALIBRATION_BINS} bins of equally many test rows."
@@ -47,6 +51,19 @@ def reading_notes(results: Sequence[RunResult], table: ComparisonTable, plan: Pl
             "and their rows/s counts every row once a tree, evaluations included."
         )
     return list(filter(None, notes))
+
+
+def trials_note(searches: Path, plan: Plan) -> str:
+    """How many trials each model had within the budget; a slow one has few."""
+    told = []
+    for model in {contender.model: None for contender in plan.contenders}:
+        path = searches / model / TRIALS
+        if plan.budget is None or not path.is_file():
+            continue
+        states = pl.read_csv(path, columns=["state"])["state"]
+        n_pruned = int((states == PRUNED).sum())
+        told.append(f"{model} {len(states)}" + (f" ({n_pruned} pruned)" if n_pruned else ""))
+    return f"Trials: {', '.join(told)}; the first has the defaults." if told else ""
 
 
 def machine_note(results: Sequence[RunResult]) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fielddep.experiments.comparison_files import machine_note
+from fielddep.experiments.comparison_files import machine_note, trials_note
+from fielddep.experiments.contenders import find_contenders
+from fielddep.experiments.plan import Plan
 from fielddep.experiments.results import RunResult
+from fielddep.experiments.trial_records import TrialRecord, trials_csv
 from tests.unit.experiments.runs import runs
 
 
@@ -36,3 +40,17 @@ def of(model: str, **means: Any) -> list[RunResult]:
 )
 def test_threads_are_those_that_the_runs_had(results: list[RunResult], note: str) -> None:
     assert machine_note(results) == note
+
+
+def test_trials_are_those_that_each_search_had(tmp_path: Path) -> None:
+    for model, states in {"mdl": ["complete", "pruned", "complete"], "catboost": ["complete"]}.items():
+        records = [
+            TrialRecord(number=number, state=state, loss=0.5, seconds=1.0, settings={})
+            for number, state in enumerate(states)
+        ]
+        (tmp_path / model).mkdir()
+        (tmp_path / model / "trials.csv").write_text(trials_csv(records), "utf-8")
+    contenders = find_contenders("catboost,mdl,mdl-wo-dep,fm")
+    note = trials_note(tmp_path, Plan(contenders=contenders))
+    assert note == "Trials: catboost 1, mdl 3 (1 pruned); the first has the defaults."
+    assert trials_note(tmp_path, Plan(contenders=contenders, budget=None)) == ""
