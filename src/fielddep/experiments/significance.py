@@ -84,7 +84,8 @@ def dunnett_table(
 ) -> DunnettTable:
     """Test every model against the control, from one value a seed.
 
-    Models may have different numbers of values; one without any is left out and noted.
+    Models may have different numbers of values; one without any is left out and noted. Equal runs, of a model that
+    draws nothing by chance, are one observation: as several they would lower the pooled variance of all.
 
     Args:
         values: the metric of every finished run, by model.
@@ -104,14 +105,18 @@ def dunnett_table(
     """
     if method not in ("integral", "scipy"):
         raise UserError(f"method must be 'integral' or 'scipy', given {method!r}")
-    present = {model: list(runs) for model, runs in values.items() if len(runs)}
+    present = _observations({model: list(runs) for model, runs in values.items() if len(runs)})
     summaries = {model: Summary.of(runs) for model, runs in present.items()}
     table = dunnett_from_summary(summaries, metric=metric, better=better, control=control)
     if method == "scipy" and table.anova_f is not None:
         table = _by_scipy(table, present)
     absent = [f"{model} has no value of {metric} and is left out" for model in values if model not in present]
-    equal = [] if table.anova_f is None else [_equal_note(model, runs) for model, runs in present.items()]
-    return dataclasses.replace(table, notes=(*table.notes, *absent, *filter(None, equal)))
+    equal = [
+        f"the {len(values[model])} runs of {model} are equal and count as one"
+        for model, observed in present.items()
+        if len(observed) < len(values[model])
+    ]
+    return dataclasses.replace(table, notes=(*table.notes, *absent, *equal))
 
 
 def dunnett_from_summary(
@@ -180,14 +185,11 @@ def _why_untestable(others: Mapping[str, Summary], df: int, variance: float) -> 
     return None
 
 
-def _equal_note(model: str, runs: Sequence[float]) -> str | None:
-    """What equal runs, of a model that draws nothing by chance, do to the tests; None where runs differ."""
-    if len(runs) == 1 or len(set(runs)) > 1:
-        return None
-    return (
-        f"the {len(runs)} runs of {model} are equal, so they are one observation; they lower the pooled variance, and "
-        "all tests are sharper than they should be"
-    )
+def _observations(values: Mapping[str, list[float]]) -> dict[str, list[float]]:
+    """Equal runs of a model as one, unless those of every model are equal."""
+    if all(len(set(runs)) == 1 for runs in values.values()):
+        return dict(values)
+    return {model: runs[:1] if len(set(runs)) == 1 else runs for model, runs in values.items()}
 
 
 def _by_scipy(table: DunnettTable, values: Mapping[str, Sequence[float]]) -> DunnettTable:

@@ -242,9 +242,9 @@ def test_no_test_is_said_not_raised(values: dict[str, list[float]], note: str, m
 
 def test_a_model_without_spread_among_others() -> None:
     table = dunnett_table({"fm": [0.5, 0.5], "mdl": [0.6, 0.8]}, metric="auc", better="higher")
-    # Pooled variance .02 / 2, standard error sqrt(.01 * (1/2 + 1/2)).
-    assert table.rows[0].standard_error == pytest.approx(0.1)
-    assert table.rows[0].t == pytest.approx(-2)
+    # One observation beside two: pooled variance .02 / 1, standard error sqrt(.02 * (1/1 + 1/2)).
+    assert table.rows[0].standard_error == pytest.approx(0.03**0.5)
+    assert table.rows[0].t == pytest.approx(-0.2 / 0.03**0.5)
 
 
 def test_a_model_without_runs_is_left_out() -> None:
@@ -280,15 +280,18 @@ def test_summary_of_one_value_and_of_equal_values() -> None:
     assert Summary.of([0.1, 0.1, 0.1]).sd == 0.0
 
 
-def test_equal_runs_are_told_and_change_no_test() -> None:
-    """They are one observation, and lower the pooled variance."""
+def test_equal_runs_are_one_observation() -> None:
+    """As several they would lower the pooled variance, and with it all p values."""
     runs = {"trees": [0.7, 0.7, 0.7], "fm": [0.70, 0.72, 0.71], "mdl": [0.80, 0.82, 0.81]}
     table = dunnett_table(runs, metric="auc", better="higher")
-    assert table.notes == (
-        "the 3 runs of trees are equal, so they are one observation; they lower the pooled variance, and all tests are "
-        "sharper than they should be",
-    )
-    summaries = {model: Summary.of(values) for model, values in runs.items()}
-    assert table.rows == dunnett_from_summary(summaries, metric="auc", better="higher").rows
+    assert table.notes == ("the 3 runs of trees are equal and count as one",)
     once = dunnett_table({**runs, "trees": [0.7]}, metric="auc", better="higher")
-    assert once.notes == ()
+    assert (table.rows, table.df, table.anova_p) == (once.rows, once.df, once.anova_p) and once.notes == ()
+    assert table.df == 4
+
+
+@pytest.mark.parametrize("model", ["trees", "mdl"])
+def test_equal_runs_do_not_hide_that_nothing_differs_by_chance(model: str) -> None:
+    runs = {"trees": [0.7, 0.7], "mdl": [0.8, 0.8], model: [0.9, 0.9]}
+    [note] = dunnett_table(runs, metric="auc", better="higher").notes
+    assert note == "no test: the runs of each model are all equal, so there is no spread to compare with"
