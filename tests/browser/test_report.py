@@ -14,11 +14,13 @@ import pytest
 
 from fielddep.explain.page import write_page
 from fielddep.explain.page.dependencies import VERDICTS
+from fielddep.explain.page.words import row_names
 from fielddep.run import REPORT, Run
 from fielddep.run_report import read_report, report_training
 from tests.reports import FIELDS, make_run
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="Selenium is not installed; pip install 'fielddep[dev]'")
+Keys = webdriver.Keys
 pytest.importorskip("plotly", reason="Plotly is not installed; pip install 'fielddep[report]'")
 
 pytestmark = pytest.mark.browser
@@ -56,7 +58,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run, data = make_run(tmp_path_factory.mktemp("browser") / "run", model__d_embed=4)
+    settings = {"model__d_embed": 4, "model__inner_step": "scaled"}
+    run, data = make_run(tmp_path_factory.mktemp("browser") / "run", **settings)
     return report_training(run, data)
 
 
@@ -70,6 +73,36 @@ def show(browser: Any, page: Path, *, width: int = 1440, scheme: str = "light") 
 
 def ask(browser: Any, script: str, *values: object) -> Any:
     return browser.execute_script(script, *values)
+
+
+def unfold_steps(browser: Any) -> None:
+    """Unfold the steps of every row, as a reader does, and wait until they are drawn."""
+    for summary in browser.find_elements("css selector", ".steps > summary"):
+        ask(browser, "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", summary)
+        summary.click()
+    _wait(
+        browser,
+        "return [...document.querySelectorAll('.steps .plot')].every(place => place.querySelector('svg.main-svg'))",
+    )
+
+
+def hover(browser: Any, plot: str, x: float, y: float) -> str:
+    """What is said of a point of a figure, given in units of its axes."""
+    left, top = ask(
+        browser,
+        "const place = document.getElementById(arguments[0]);"
+        "place.scrollIntoView({block: 'center', behavior: 'instant'});"
+        "const box = place.getBoundingClientRect(), {xaxis, yaxis} = place._fullLayout;"
+        "return [box.left + xaxis._offset + xaxis.l2p(arguments[1]),"
+        " box.top + yaxis._offset + yaxis.l2p(arguments[2])]",
+        plot,
+        x,
+        y,
+    )
+    for step in (0.5, 0):
+        mouse = {"type": "mouseMoved", "x": left + step, "y": top + step}
+        browser.execute_cdp_cmd("Input.dispatchMouseEvent", mouse)
+    return _wait(browser, f"return document.querySelector('#{plot} .hoverlayer').textContent")
 
 
 def contrast(first: str, second: str) -> float:
@@ -89,19 +122,26 @@ def contrast(first: str, second: str) -> float:
 def test_drawn_without_errors_and_without_overflow(browser: Any, page: Path, width: int, scheme: str) -> None:
     browser.get_log("browser")
     show(browser, page, width=width, scheme=scheme)
+    assert ask(browser, "return document.querySelectorAll('.steps .plot > *').length") == 0  # drawn when unfolded
+    unfold_steps(browser)
     assert browser.get_log("browser") == []
     assert ask(browser, "return document.documentElement.scrollWidth") <= width
     plots = ask(
         browser,
         "return [...document.querySelectorAll('.plot')].map(place => ({id: place.id, room: place.clientWidth,"
         " drawn: place.querySelector('svg.main-svg').clientWidth,"
+        " beyond: Math.max(...[...place.querySelectorAll('.ytick text, .annotation-text')].map(text =>"
+        "  text.getBoundingClientRect().right - place.getBoundingClientRect().right)),"
         " marks: place.querySelectorAll('.trace path, .barlayer path, .heatmaplayer image').length}))",
     )
     names = [plot["id"] for plot in plots]
     assert names[:5] == [f"plot-{n}" for n in ("learning", "calibration", "scores", "dependencies", "importance")]
-    assert len([name for name in names if name.startswith("plot-row-")]) >= 3
+    n_rows = len(ask(browser, "return [...document.querySelectorAll('.row')].map(row => row.className)"))
+    assert n_rows >= 3
+    assert names[5:] == [f"plot-row-{row}{what}" for row in range(n_rows) for what in ("", "-steps", "-weights")]
     assert all(plot["marks"] > 0 for plot in plots)
     assert all(0 < plot["drawn"] <= plot["room"] for plot in plots)
+    assert all(plot["beyond"] <= 0 for plot in plots)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -140,26 +180,76 @@ def test_a_change_of_the_theme_draws_the_figures_anew(browser: Any, page: Path) 
 def test_hovering_a_cell_names_the_pair_and_the_value(browser: Any, page: Path, width: int) -> None:
     show(browser, page, width=width)
     source, dependent = 1, 2
-    x, y = ask(
-        browser,
-        "const place = document.getElementById('plot-dependencies');"
-        "place.scrollIntoView({block: 'center', behavior: 'instant'});"
-        "const box = place.getBoundingClientRect(), {xaxis, yaxis} = place._fullLayout;"
-        "return [box.left + xaxis._offset + xaxis.l2p(arguments[0]),"
-        " box.top + yaxis._offset + yaxis.l2p(arguments[1])]",
-        dependent,
-        source,
-    )
-    for step in (3, 0):
-        mouse = {"type": "mouseMoved", "x": x + step, "y": y + step}
-        browser.execute_cdp_cmd("Input.dispatchMouseEvent", mouse)
-    shown = "return document.querySelector('#plot-dependencies .hoverlayer').textContent"
-    text = _wait(browser, shown)
+    text = hover(browser, "plot-dependencies", dependent, source)
     value = ask(
         browser, "return document.getElementById('plot-dependencies').data[0].z[arguments[0]][arguments[1]]", 1, 2
     )
     assert text.startswith(f"{FIELDS[source]} → {FIELDS[dependent]}: {'+' if value >= 0 else '-'}")
     assert float(text.rsplit(": ", 1)[1]) * value > 0
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_hovering_the_steps_of_a_row_names_fields_and_values(browser: Any, page: Path, width: int) -> None:
+    report = read_report(Run.open(page.parent))
+    assert report is not None
+    row = report.measured.examples[0]
+    assert row.refinement is not None
+    names, steps = row_names(FIELDS, row.values), row.refinement.steps
+    show(browser, page, width=width)
+    unfold_steps(browser)
+    assert hover(browser, "plot-row-0-steps", 2, 1) == f"{names[1]}→ {names[2]}: {steps[-1].w[1][2]:+.4g}"
+    weight = max(steps[3].weights)
+    named = names[steps[3].weights.index(weight)]
+    assert hover(browser, "plot-row-0-weights", 3, weight) == f"{named}: {weight:.4g}"
+    inside = (
+        "const label = document.querySelector('#plot-row-0-weights .hoverlayer').getBoundingClientRect();"
+        "return label.left >= 0 && label.right <= window.innerWidth"
+    )
+    assert ask(browser, inside)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_control_goes_through_the_steps(browser: Any, page: Path, width: int) -> None:
+    browser.get_log("browser")
+    show(browser, page, width=width)
+    unfold_steps(browser)
+    control = browser.find_element("css selector", ".steps input")
+    state = (
+        "const place = document.getElementById('plot-row-0-steps');"
+        "const {title, z} = JSON.parse(document.getElementById('figures').textContent)['row-0-steps']"
+        "  .steps[document.querySelector('.steps input').value];"
+        "return {title: place.parentElement.querySelector('output').textContent, expected: title,"
+        " said: document.querySelector('.steps input').getAttribute('aria-valuetext'),"
+        " fits: JSON.stringify(z) === JSON.stringify(place.data[0].z),"
+        " picture: place.querySelector('.heatmaplayer image').href.baseVal,"
+        " other: document.querySelectorAll('.steps output')[1].textContent}"
+    )
+    seen = [ask(browser, state)]
+    control.send_keys(Keys.ARROW_LEFT)
+    seen.append(ask(browser, state))
+    control.send_keys(Keys.HOME)
+    seen.append(ask(browser, state))
+    press(browser, control, 0.5, touch=width < 500)
+    _wait(browser, "return document.querySelector('.steps output').textContent.startsWith('W(2)')")
+    seen.append(ask(browser, state))
+    assert [found["title"][:5] for found in seen] == ["W(4),", "W(3),", "W(0),", "W(2),"]
+    assert all(found["title"] == found["expected"] == found["said"] and found["fits"] for found in seen)
+    assert len({found["picture"] for found in seen}) == 4
+    assert {found["other"][:5] for found in seen} == {"W(4),"}  # the other rows stay as they are
+    assert browser.get_log("browser") == []
+
+
+def press(browser: Any, element: Any, share: float, *, touch: bool) -> None:
+    """Touch or click an element at a share of its width."""
+    ask(browser, "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
+    box = ask(browser, "return arguments[0].getBoundingClientRect()", element)
+    at = {"x": box["left"] + share * box["width"], "y": box["top"] + box["height"] / 2}
+    if touch:
+        browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [at]})
+        browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        return
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": kind, "button": "left", "clickCount": 1, **at})
 
 
 def test_values_of_the_table_are_text(browser: Any, page: Path) -> None:
@@ -206,17 +296,31 @@ def test_paper_is_light_and_unfolded(browser: Any, page: Path) -> None:
     state = (
         "return {ground: getComputedStyle(document.body).backgroundColor,"
         " folded: document.querySelectorAll('section > details:not([open])').length,"
+        " steps: document.querySelectorAll('.steps:not([open])').length,"
         " wide: Math.max(...[...document.querySelectorAll('.plot svg.main-svg')].map(svg => svg.clientWidth))}"
     )
     before = ask(browser, state)
     assert before["folded"] == 1
+    assert before["steps"] >= 3
     ask(browser, "window.dispatchEvent(new Event('beforeprint'))")
     paper = ask(browser, state)
     assert contrast(paper["ground"], "rgb(255, 255, 255)") < 1.1
-    assert paper["folded"] == 0
+    assert paper["folded"] == paper["steps"] == 0
     assert paper["wide"] <= 680
     ask(browser, "window.dispatchEvent(new Event('afterprint'))")
     assert ask(browser, state) == before
+
+
+def test_paper_shows_the_last_step(browser: Any, page: Path) -> None:
+    show(browser, page)
+    unfold_steps(browser)
+    browser.find_element("css selector", ".steps input").send_keys(Keys.HOME)
+    title = "return document.querySelector('.steps output').textContent.slice(0, 4)"
+    assert ask(browser, title) == "W(0)"
+    ask(browser, "window.dispatchEvent(new Event('beforeprint'))")
+    assert ask(browser, title) == "W(4)"
+    ask(browser, "window.dispatchEvent(new Event('afterprint'))")
+    assert ask(browser, title) == "W(0)"
 
 
 def test_the_page_can_be_printed(browser: Any, page: Path) -> None:

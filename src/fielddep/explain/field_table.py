@@ -59,6 +59,17 @@ class FieldDependencies:
         order = np.argsort(-size_FF, axis=None, kind="stable")[: min(n, size_FF.size - len(self.fields))]
         return [self._entry(*divmod(int(flat), len(self.fields))) for flat in order]
 
+    def strongest_fields(self, n: int) -> list[int]:
+        """Positions of up to n fields that have the strongest entries, in their order."""
+        size_FF = np.abs(self.normalized())
+        by_strength = np.argsort(-np.maximum(size_FF.max(axis=0), size_FF.max(axis=1)), kind="stable")
+        return sorted(by_strength[:n].tolist())
+
+    def part(self, positions: list[int]) -> FieldDependencies:
+        """The table of some fields only."""
+        names = tuple(self.fields[f] for f in positions)
+        return FieldDependencies(fields=names, matrix_FF=self.matrix_FF[np.ix_(positions, positions)])
+
     def leanings(self) -> Leanings:
         """For every field the one that it leans on most: the entry of largest size in its column."""
         sources = strongest_sources(self.matrix_FF[np.newaxis])[0]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fielddep.errors import MissingExtraError, UserError
+from fielddep.explain.labels import cut, value_label
 from fielddep.files import write_atomically
 
 MAX_LABEL = 26
@@ -107,24 +108,13 @@ def import_matplotlib() -> Any:
 
 
 def short(label: str, n_characters: int = MAX_LABEL) -> str:
-    """A label that leaves room for others: of a long one the middle is left out, as names often differ at their end."""
-    return literal(_cut(label, n_characters))
+    """A label that leaves room for others."""
+    return literal(cut(label, n_characters))
 
 
 def named_value(name: str, value: str) -> str:
-    """The label `field: value`, in which neither part can crowd out the other."""
-    room = MAX_LABEL - 2
-    for_value = max(room - len(name), room // 2)
-    kept = _cut(value, for_value)
-    return literal(f"{_cut(name, room - len(kept))}: {kept}")
-
-
-def _cut(text: str, n_characters: int) -> str:
-    text = " ".join(text.split())
-    if len(text) <= n_characters:
-        return text
-    end = (n_characters - 1) // 2
-    return f"{text[: n_characters - 1 - end]}…{text[len(text) - end :]}"
+    """The label `field: value`."""
+    return literal(value_label(name, value, MAX_LABEL))
 
 
 def literal(text: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from fielddep.data.target import amount_text
 from fielddep.explain.curves import CalibrationCurve, LearningCurve, ScoreDistribution
 from fielddep.explain.dependencies import Explanation
+from fielddep.explain.labels import spread
 from fielddep.explain.plot_canvas import BLUE, COLOURS, FAINT, METRIC_NAMES, ORANGE, Canvas, named_value, short, tidy
 
 MAX_LINES = 10
@@ -117,7 +118,8 @@ def _label_ends(axis: Any, ends: list[tuple[float, str]], *, x: float) -> None:
     low, high = axis.get_ylim()
     axis.set_ylim(low, high)
     order = sorted(range(len(ends)), key=lambda e: ends[e][0])
-    places = _spread([ends[e][0] for e in order], low, high)
+    gap = (high - low) / max(len(ends), MAX_LINES)
+    places = spread([ends[e][0] for e in order], low, high, gap)
     right = axis.get_xlim()[1]
     for e, place in zip(order, places, strict=True):
         value, text = ends[e]
@@ -125,16 +127,3 @@ def _label_ends(axis: Any, ends: list[tuple[float, str]], *, x: float) -> None:
         axis.plot([x, beyond], [value, place], color=COLOURS[e], linewidth=0.7, clip_on=False)
         axis.text(beyond, place, f" {text}", color=COLOURS[e], va="center", fontsize=8)
     axis.set_xlim(axis.get_xlim()[0], right)
-
-
-def _spread(values: list[float], low: float, high: float) -> list[float]:
-    """Rising places near rising values, at least a label apart, and within the axis."""
-    gap = (high - low) / max(len(values), MAX_LINES)
-    places: list[float] = []
-    for value in values:
-        places.append(max(value, places[-1] + gap) if places else value)
-    top = high
-    for position in reversed(range(len(places))):
-        places[position] = min(places[position], top)
-        top = places[position] - gap
-    return places

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from fielddep.explain.field_table import Array
-from fielddep.explain.plot_canvas import INK, Canvas, literal, short
+from fielddep.explain.plot_canvas import INK, Canvas, literal
 
 PAGE_INCHES = 22.0
+"""Width of maps side by side, without their labels."""
 MAX_ANNOTATED = 8
 """Fields at most for which every cell has its number written in it."""
 LETTER_INCHES = 0.0083
@@ -24,12 +25,11 @@ LETTER_INCHES = 0.0083
 
 @dataclass(frozen=True, kw_only=True)
 class HeatMap:
-    """One map: values from -1 to 1 (F, F), a title, and the label of every column; rows have the field's names."""
+    """One map: values from -1 to 1 (F, F), a title, and the label of every field, for lines and columns alike."""
 
     title: str
     values_FF: Array
-    fields: Sequence[str]
-    labels: Sequence[str] | None = None
+    labels: Sequence[str]
 
 
 def draw_heat_maps(maps: Sequence[HeatMap], path: Path, *, title: str = "", n_columns: int | None = None) -> None:
@@ -41,17 +41,18 @@ def draw_heat_maps(maps: Sequence[HeatMap], path: Path, *, title: str = "", n_co
         title: line above.
         n_columns: maps side by side; default: as many as fit on a page.
     """
-    n_fields = len(maps[0].fields)
+    n_fields = len(maps[0].labels)
     cell = float(np.clip(4.6 / n_fields, 0.16, 0.52))
     font = float(np.clip(cell * 45, 6.0, 9.0))
     side = max(cell * n_fields, 1.8)
+    labels = max(len(text) for shown in maps for text in shown.labels) * font * LETTER_INCHES
+    alike = all(shown.labels == maps[0].labels for shown in maps)
     if n_columns is None:
         n_rows = -(-len(maps) // max(int(PAGE_INCHES // (side + 0.4)), 1))
         n_columns = -(-len(maps) // n_rows)
     n_rows = -(-len(maps) // n_columns)
-    names = max(len(name) for name in _row_labels(maps[0])) * font * LETTER_INCHES
-    labels = max(len(text) for shown in maps for text in _column_labels(shown)) * font * LETTER_INCHES
-    width, height = (side + 0.25) * n_columns + names + 1.4, (side + 0.5 + labels) * n_rows + 0.7
+    width = (side + 0.25) * n_columns + labels * (1 if alike else n_columns) + 1.4
+    height = (side + 0.5 + labels) * n_rows + 0.7
     with Canvas(path, width=width, height=height, n_rows=n_rows, n_columns=n_columns, fixed=True) as canvas:
         for position, axis in enumerate(canvas.axes.flat):
             if position >= len(maps):
@@ -59,7 +60,7 @@ def draw_heat_maps(maps: Sequence[HeatMap], path: Path, *, title: str = "", n_co
                 continue
             image = _draw_map(axis, maps[position], font=font)
             first = position % n_columns == 0
-            axis.set_yticklabels(_row_labels(maps[position]) if first else [])
+            axis.set_yticklabels([] if alike and not first else maps[position].labels)
             axis.set_ylabel("explaining field" if first else "")
         bar = canvas.figure.colorbar(image, ax=canvas.axes, shrink=0.75 / n_rows, pad=0.012, aspect=22)
         bar.set_label("dependency, largest = 1")
@@ -68,21 +69,13 @@ def draw_heat_maps(maps: Sequence[HeatMap], path: Path, *, title: str = "", n_co
             canvas.title(title)
 
 
-def _row_labels(shown: HeatMap) -> list[str]:
-    return [short(name) for name in shown.fields]
-
-
-def _column_labels(shown: HeatMap) -> list[str]:
-    return list(shown.labels) if shown.labels is not None else _row_labels(shown)
-
-
 def _draw_map(axis: Any, shown: HeatMap, *, font: float) -> Any:
-    n_fields = len(shown.fields)
+    n_fields = len(shown.labels)
     values_FF = np.ma.masked_array(shown.values_FF, mask=np.eye(n_fields, dtype=bool))
     axis.set_facecolor("#d9d9d9")
     image = axis.imshow(values_FF, cmap="RdBu_r", vmin=-1, vmax=1)
     axis.set_title(literal(shown.title))
-    axis.set_xticks(range(n_fields), _column_labels(shown), rotation=90)
+    axis.set_xticks(range(n_fields), shown.labels, rotation=90)
     axis.set_yticks(range(n_fields))
     axis.tick_params(length=0, labelsize=font)
     axis.spines[:].set_visible(False)

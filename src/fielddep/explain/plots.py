@@ -24,12 +24,11 @@ def draw_dependencies(tables: Sequence[tuple[str, FieldDependencies, Sequence[st
     """Heat maps side by side, each normalised to (-1, 1), written as an image.
 
     Args:
-        tables: title, numbers and column labels of every map; row labels are the field names.
+        tables: title, numbers and labels of the fields of every map.
         path: image file; its suffix says the format.
     """
     maps = [
-        HeatMap(title=title, values_FF=table.normalized(), fields=table.fields, labels=[short(text) for text in labels])
-        for title, table, labels in tables
+        HeatMap(title=title, values_FF=table.normalized(), labels=_shortened(labels)) for title, table, labels in tables
     ]
     draw_heat_maps(maps, path)
 
@@ -46,13 +45,11 @@ def draw_rows(
         rows: positions in `explanation`.
         numbers: what the rows are called, in the same order.
     """
-    maps = [HeatMap(title="whole model, W(0)", values_FF=model.normalized(), fields=model.fields)]
+    maps = [HeatMap(title="whole model, W(0)", values_FF=model.normalized(), labels=_shortened(model.fields))]
     for row, number in zip(rows, numbers, strict=True):
         title = f"row {number}, mu(T) W(T)"
         values_FF = explanation.refined(row).normalized()
-        maps.append(
-            HeatMap(title=title, values_FF=values_FF, fields=model.fields, labels=value_labels(explanation, row))
-        )
+        maps.append(HeatMap(title=title, values_FF=values_FF, labels=value_labels(explanation, row)))
     draw_heat_maps(maps, path)
 
 
@@ -68,11 +65,11 @@ def draw_steps(explanation: Explanation, path: Path, *, row: int = 0, number: in
     losses = explanation.loss_RSF[row].sum(axis=1)
     labels = value_labels(explanation, row)
     maps = [
-        HeatMap(title=f"W({t}), loss {losses[t]:.4g}", values_FF=w_FF, fields=explanation.fields, labels=labels)
+        HeatMap(title=f"W({t}), loss {losses[t]:.4g}", values_FF=w_FF, labels=labels)
         for t, w_FF in enumerate(w_SFF / _largest(w_SFF))
     ]
     maps += [
-        HeatMap(title=f"W({t}) - W(0)", values_FF=change_FF, fields=explanation.fields, labels=labels)
+        HeatMap(title=f"W({t}) - W(0)", values_FF=change_FF, labels=labels)
         for t, change_FF in enumerate(change_SFF / _largest(change_SFF), start=1)
     ]
     changed = f"; below, what changed: at most {_largest(change_SFF):.2g}" if len(change_SFF) else ""
@@ -86,10 +83,11 @@ def draw_groups(groups: RowGroups, path: Path) -> None:
     contrasts = np.stack([_off_diagonal(group.contrast.matrix_FF) for group in groups.groups])
     first = groups.groups[0]
     mean = FieldDependencies(fields=first.pattern.fields, matrix_FF=first.pattern.matrix_FF - first.contrast.matrix_FF)
-    maps = [HeatMap(title="all rows, mean mu(T) W(T)", values_FF=mean.normalized(), fields=mean.fields)]
+    labels = _shortened(mean.fields)
+    maps = [HeatMap(title="all rows, mean mu(T) W(T)", values_FF=mean.normalized(), labels=labels)]
     for number, (group, contrast_FF) in enumerate(zip(groups.groups, contrasts / _largest(contrasts), strict=True)):
         title = f"group {number}: {group.n_rows:,} rows, {group.share:.0%}"
-        maps.append(HeatMap(title=title, values_FF=contrast_FF, fields=mean.fields))
+        maps.append(HeatMap(title=title, values_FF=contrast_FF, labels=labels))
     share = _largest(contrasts) / _largest(_off_diagonal(mean.matrix_FF))
     title = f"Groups of rows, and what sets each apart: differences of at most {share:.2%} of the largest entry"
     draw_heat_maps(maps, path, title=title)
@@ -99,6 +97,10 @@ def value_labels(explanation: Explanation, row: int) -> list[str]:
     """The label `field: value` of every field of a row."""
     values = explanation.values.row(row)
     return [named_value(name, str(value)) for name, value in zip(explanation.fields, values, strict=True)]
+
+
+def _shortened(labels: Sequence[str]) -> list[str]:
+    return [short(label) for label in labels]
 
 
 def _off_diagonal(values: Array) -> Array:

@@ -14,7 +14,7 @@ from fielddep.explain.intervals import Interval
 from fielddep.explain.report_json import from_plain, to_plain
 from fielddep.training.history import Evaluation
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +151,41 @@ class ImportanceFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepFacts:
+    """One step of the refinement of a row.
+
+    Attributes:
+        loss: dependency loss, summed over all fields.
+        weights: mu(t)/lambda of every field.
+        w: W(t) between the fields that are shown, one tuple a source.
+    """
+
+    loss: float
+    weights: tuple[float, ...]
+    w: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefinementFacts:
+    """What refinement made of a row.
+
+    Attributes:
+        dependencies: mu(T)/lambda * W(T), one tuple a source.
+        shown: positions of the fields with the strongest dependencies, which are shown.
+        steps: the steps from 0 to T.
+    """
+
+    dependencies: tuple[tuple[float, ...], ...]
+    shown: tuple[int, ...]
+    steps: tuple[StepFacts, ...]
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """mu(T)/lambda of every field."""
+        return self.steps[-1].weights
+
+
+@dataclass(frozen=True, kw_only=True)
 class RowFacts:
     """One row explained.
 
@@ -161,8 +196,7 @@ class RowFacts:
         truth: what is true, in words.
         values: value of every field.
         effects: what the prediction gains by knowing each field: log-odds, or the unit of a number.
-        weights: mu(T)/lambda of every field; empty for a model without dependencies.
-        dependencies: mu(T)/lambda * W(T), one tuple a source; empty likewise.
+        refinement: its dependencies; None for a model without.
     """
 
     why: str
@@ -171,8 +205,7 @@ class RowFacts:
     truth: str
     values: tuple[str, ...]
     effects: tuple[float, ...]
-    weights: tuple[float, ...]
-    dependencies: tuple[tuple[float, ...], ...]
+    refinement: RefinementFacts | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -14,6 +14,16 @@ T = TypeVar("T")
 def to_plain(value: Any) -> Any:
     """Dictionaries, lists, numbers and texts of a dataclass, for `json`."""
     return dataclasses.asdict(value)
+
+
+def six_digits(values: Iterable[float]) -> list[float]:
+    """Numbers to store: more digits than a screen can show, and a third of the file.
+
+    Example:
+        >>> six_digits([1 / 3, 1234567.0])
+        [0.333333, 1234570.0]
+    """
+    return [float(f"{value:.6g}") for value in values]
 
 
 def from_plain(kind: type[T], value: Any) -> T:

@@ -11,12 +11,15 @@ import torch
 from fielddep.bundle import Bundle
 from fielddep.data.encoded import EncodedTable
 from fielddep.data.target import amount_text
-from fielddep.explain.dependencies import explain_rows, learns_dependencies
+from fielddep.explain.dependencies import Explanation, FieldDependencies, explain_rows, learns_dependencies
 from fielddep.explain.field_table import Array
 from fielddep.explain.hiding import hide_fields
-from fielddep.explain.report import RowFacts
+from fielddep.explain.report import RefinementFacts, RowFacts, StepFacts
+from fielddep.explain.report_json import six_digits
 from fielddep.explain.scores import ScoredRows
 
+MAX_SHOWN = 16
+"""Fields at most in the heat maps of a row; with more, those of the strongest dependencies."""
 RIGHT, WRONG, UNSURE, RANDOM = "right", "wrong", "unsure", "random"
 
 Choice = tuple[str, int]
@@ -55,16 +58,30 @@ def explained_rows(
                 truth=_label(scored, float(scored.truth()[row])),
                 values=tuple(map(str, effects.values.row(at))),
                 effects=tuple(gains_RF[at].tolist()),
-                weights=() if found is None else tuple((found.mu_RSF[at, -1] / found.sparsity).tolist()),
-                dependencies=() if found is None else _six_digits(found.refined(at).matrix_FF),
+                refinement=None if found is None else _refinement(found, at),
             )
         )
     return tuple(told)
 
 
-def _six_digits(matrix_FF: Array) -> tuple[tuple[float, ...], ...]:
-    """Rows of a matrix, without the digits that are noise of float32."""
-    return tuple(tuple(float(f"{weight:.6g}") for weight in line) for line in matrix_FF.tolist())
+def _refinement(found: Explanation, row: int) -> RefinementFacts:
+    """Of the last step all dependencies, of the others those between the fields that are shown."""
+    refined = found.refined(row)
+    shown = refined.strongest_fields(MAX_SHOWN)
+    steps = [
+        StepFacts(
+            loss=float(found.loss_RSF[row, step].sum()),
+            weights=tuple(six_digits((found.mu_RSF[row, step] / found.sparsity).tolist())),
+            w=_lines(found.at_step(step, row).part(shown)),
+        )
+        for step in range(found.mu_RSF.shape[1])
+    ]
+    return RefinementFacts(dependencies=_lines(refined), shown=tuple(shown), steps=tuple(steps))
+
+
+def _lines(table: FieldDependencies) -> tuple[tuple[float, ...], ...]:
+    """One tuple a source, without the digits that are noise of float32."""
+    return tuple(tuple(six_digits(line)) for line in table.matrix_FF.tolist())
 
 
 def choose_rows(scored: ScoredRows, *, seed: int = 0) -> list[Choice]:

@@ -57,6 +57,17 @@ def test_strongest_leaves_out_the_diagonal():
     assert all(d.source != d.dependent for d in TABLE.strongest(100))
 
 
+def test_the_part_of_the_strongest_fields():
+    matrix = np.zeros((4, 4))
+    matrix[3, 1], matrix[0, 2], matrix[2, 2] = -2.0, 1.0, 9.0
+    table = FieldDependencies(fields=("a", "b", "c", "d"), matrix_FF=matrix)
+    assert table.strongest_fields(2) == [1, 3]
+    assert table.strongest_fields(9) == [0, 1, 2, 3]
+    part = table.part([1, 3])
+    assert part.fields == ("b", "d")
+    assert part.matrix_FF.tolist() == [[0.0, 0.0], [-2.0, 0.0]]
+
+
 def test_normalized_to_one():
     scaled = TABLE.normalized()
     assert scaled[0, 2] == -1.0

@@ -91,6 +91,10 @@ def png_size(path: Path) -> tuple[int, int]:
     return width, height
 
 
+def labels_of(rows: Explanation, row: int) -> list[str]:
+    return [named_value(name, f"value number {f} of row {row}") for f, name in enumerate(rows.fields)]
+
+
 def texts(labels: Any) -> list[str]:
     return [label.get_text() for label in labels]
 
@@ -124,11 +128,11 @@ def test_the_model_beside_rows_with_their_values(pictures, tmp_path: Path):
         np.testing.assert_array_equal(shown.filled(0.0), values)
         assert shown.mask.tolist() == np.eye(4, dtype=bool).tolist()
         assert axis.images[0].get_clim() == (-1, 1)
-    assert texts(axes[0].get_xticklabels()) == [short(name) for name in rows.fields]
-    assert texts(axes[2].get_xticklabels()) == [
-        named_value(name, f"value number {f} of row 1") for f, name in enumerate(rows.fields)
-    ]
-    assert texts(axes[0].get_yticklabels()) == [short(name) for name in rows.fields]
+    for axis, labels in zip(
+        axes, ([short(name) for name in rows.fields], labels_of(rows, 0), labels_of(rows, 1)), strict=True
+    ):
+        assert texts(axis.get_xticklabels()) == labels
+        assert texts(axis.get_yticklabels()) == labels
 
 
 @pytest.mark.parametrize("n_fields", [2, 5, 40])
@@ -155,6 +159,8 @@ def test_steps_and_what_they_changed(pictures, tmp_path: Path):
     for axis, values in zip(axes, expected, strict=True):
         np.testing.assert_allclose(axis.images[0].get_array().filled(0.0), values, atol=1e-12)
     assert pictures[0].figure._suptitle.get_text().startswith("Row 9, step by step")
+    lines = [texts(axis.get_yticklabels()) for axis in axes]
+    assert lines == [labels_of(rows, 1), [""] * 3, [""] * 3, labels_of(rows, 1), [""] * 3]
 
 
 def test_a_path_without_steps(pictures, tmp_path: Path):

@@ -172,12 +172,18 @@ def test_rows_are_explained(each: Made) -> None:
     np.testing.assert_allclose([row.effects for row in rows], expected, atol=1e-5)
     assert [row.values for row in rows] == effects.values.rows()
     if each.report.dependencies is None:
-        assert all(row.dependencies == row.weights == () for row in rows)
+        assert all(row.refinement is None for row in rows)
         return
     found = explain_rows(each.bundle, table)
     for at, row in enumerate(rows):
-        np.testing.assert_allclose(row.dependencies, found.refined(at).matrix_FF, atol=1e-5)
-        np.testing.assert_allclose(row.weights, found.mu_RSF[at, -1] / found.sparsity, atol=1e-5)
+        assert row.refinement is not None
+        np.testing.assert_allclose(row.refinement.dependencies, found.refined(at).matrix_FF, atol=1e-5)
+        np.testing.assert_allclose(row.refinement.weights, found.mu_RSF[at, -1] / found.sparsity, atol=1e-5)
+        assert row.refinement.shown == tuple(range(len(FIELDS)))
+        steps = row.refinement.steps
+        np.testing.assert_allclose([step.w for step in steps], found.w_RSFF[at], atol=1e-5)
+        np.testing.assert_allclose([step.weights for step in steps], found.mu_RSF[at] / found.sparsity, atol=1e-5)
+        np.testing.assert_allclose([step.loss for step in steps], found.loss_RSF[at].sum(axis=1), rtol=1e-4)
 
 
 def test_predictions_and_truth_in_words(made: dict[str, Made]) -> None:
@@ -315,7 +321,7 @@ def test_a_replaced_run_loses_its_report(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 99}, "have format 99, this fielddep draws 2; give the table to measure anew"),
+        ({"format": 99}, "have format 99, this fielddep draws 3; give the table to measure anew"),
         ({"made": None}, r"are cut off or altered \(expected str, given None\)"),
         ({"history": {}}, r"are cut off or altered \(expected a list, given dict\)"),
         ({"training": []}, r"are cut off or altered \(expected named values, given list\)"),
@@ -328,7 +334,7 @@ def test_altered_numbers(made: dict[str, Made], change: dict[str, object], messa
 
 def test_unreadable_numbers(tmp_path: Path) -> None:
     run, _ = make_run(tmp_path / "run", model__d_embed=4)
-    (run.folder / REPORT_NUMBERS).write_text('{"format": 2', "utf-8")
+    (run.folder / REPORT_NUMBERS).write_text('{"format": 3', "utf-8")
     with pytest.raises(UserError, match=r"cannot read .*report.json"):
         read_report(run)
 

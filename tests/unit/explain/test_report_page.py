@@ -14,14 +14,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from fielddep.bundle import Bundle
 from fielddep.errors import MissingExtraError
 from fielddep.explain import page
+from fielddep.explain.dependencies import Explanation, explain_rows
 from fielddep.explain.intervals import Interval
 from fielddep.explain.page import render_page, write_page
-from fielddep.explain.page.figures import MAX_BARS, heat_figure, importance_figure
-from fielddep.explain.page.markup import Html, escaped, join, tag
-from fielddep.explain.report import DependencyFacts, FieldFacts, ImportanceFacts, Report
+from fielddep.explain.page.figures import MAX_BARS, importance_figure
+from fielddep.explain.page.heat_figures import heat_figure
+from fielddep.explain.page.markup import Html, empty_tag, escaped, join, tag
+from fielddep.explain.page.weight_figure import LABEL_HEIGHT, MAX_NAMED, weights_figure
+from fielddep.explain.page.words import row_labels, row_names
+from fielddep.explain.report import DependencyFacts, FieldFacts, ImportanceFacts, RefinementFacts, Report, StepFacts
 from fielddep.run import REPORT, Run
 from fielddep.run_report import read_report, redraw_report, report_training
 from tests.reports import FIELDS, SCRIPT, make_run
@@ -43,6 +49,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
         report_training(run, data)
         found[name] = run
     return found
+
+
+@pytest.fixture(scope="module")
+def refined(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Explanation]:
+    """A report of a model whose refinement matters, and the paths of its rows."""
+    settings = {"model__d_embed": 4, "model__inner_step": "scaled", "model__n_inner_steps": 3, "model__sparsity": 2.0}
+    run, data = make_run(tmp_path_factory.mktemp("refined") / "run", **settings)
+    report_training(run, data)
+    report = report_of(run)
+    numbers = torch.tensor([row.number for row in report.measured.examples])
+    return report, explain_rows(Bundle.load(run.bundle), data.parts["test"].take(numbers))
 
 
 def report_of(run: Run) -> Report:
@@ -72,7 +89,7 @@ class Outline(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
-        if tag not in ("meta", "link"):
+        if tag not in ("meta", "link", "input"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -197,10 +214,103 @@ def test_only_rows_that_are_shown_are_announced(runs: dict[str, Run], chosen: tu
 
 
 def test_hovering_names_the_pair() -> None:
-    figure = heat_figure(("a", "<b>"), [[-1.0, 0.5], [-0.25, -1.0]], notes=("of a", "of b"))
-    assert figure["data"][0]["z"] == [[None, 1.0], [-0.5, None]]
-    assert figure["data"][0]["text"] == [["", "a → &lt;b&gt;: +0.5<br>of b"], ["&lt;b&gt; → a: -0.25<br>of a", ""]]
+    data = heat_figure(("a", "<b>"), [[-1.0, 0.5], [-0.25, -1.0]], notes=("of a", "of b"))["data"][0]
+    assert data["z"] == [[None, 1.0], [-0.5, None]]
+    assert data["text"] == [["", "a → &lt;b&gt;"], ["&lt;b&gt; → a", ""]]
+    assert data["customdata"] == [["", "+0.5<br>of b"], ["-0.25<br>of a", ""]]
+    assert data["hovertemplate"] == "%{text}: %{customdata}<extra></extra>"
     assert heat_figure(("a", "b"), [[-1.0, 0.0], [0.0, -1.0]])["data"][0]["z"] == [[None, 0.0], [0.0, None]]
+    of_row = heat_figure(("a", "b"), [[0.0, 0.1], [0.2, 0.0]], values=("x", "<y>"))["data"][0]
+    assert of_row["text"] == [["", "a: x<br>→ b: &lt;y&gt;"], ["b: &lt;y&gt;<br>→ a: x", ""]]
+
+
+def test_both_axes_of_the_maps_of_rows_name_field_and_value(refined: tuple[Report, Explanation]) -> None:
+    report, _ = refined
+    figures = figures_of(render_page(report, ""))
+    for at, row in enumerate(report.measured.examples):
+        labels = [escaped(label).replace("&quot;", '"') for label in row_labels(FIELDS, row.values)]
+        for name in (f"row-{at}", f"row-{at}-steps"):
+            layout = figures[name]["layout"]
+            assert layout["xaxis"]["ticktext"] == layout["yaxis"]["ticktext"] == labels
+
+
+def test_every_step_of_a_row_is_drawn_on_one_scale(refined: tuple[Report, Explanation]) -> None:
+    report, found = refined
+    text = render_page(report, "")
+    figures, outline = figures_of(text), Outline(text)
+    off = 1 - np.eye(len(FIELDS))
+    for at in range(len(report.measured.examples)):
+        steps = figures[f"row-{at}-steps"]["steps"]
+        w_SFF, losses = found.w_RSFF[at] * off, found.loss_RSF[at].sum(axis=1)
+        assert len(steps) == 4
+        assert [step["title"] for step in steps] == [f"W({t}), dependency loss {x:.4g}" for t, x in enumerate(losses)]
+        drawn = np.array([[[w or 0.0 for w in line] for line in step["z"]] for step in steps])
+        np.testing.assert_allclose(drawn, w_SFF / np.abs(w_SFF).max(), atol=1e-4)
+        said = [[[float(w or 0.0) for w in line] for line in step["customdata"]] for step in steps]
+        np.testing.assert_allclose(said, w_SFF, rtol=1e-3, atol=1e-6)
+        assert steps[-1]["title"] in outline.text  # what is shown at first, and on paper
+        assert f"largest entry is {np.abs(w_SFF).max():.2g}, and none moved" in outline.text
+        assert f"by more than {np.abs(w_SFF - w_SFF[0]).max():.2g}." in outline.text
+    assert np.abs(found.w_RSFF[:, -1] - found.w_RSFF[:, 0]).max() > 1e-3
+    assert outline.tags.count("input") == len(report.measured.examples)
+    assert text.count('<input type="range" min="0" max="3" value="3" ') == len(report.measured.examples)
+
+
+def test_weights_of_all_fields_over_the_steps(refined: tuple[Report, Explanation]) -> None:
+    report, found = refined
+    figures = figures_of(render_page(report, ""))
+    for at, row in enumerate(report.measured.examples):
+        figure = figures[f"row-{at}-weights"]
+        share_SF = found.mu_RSF[at] / found.sparsity
+        moved = np.argsort(-np.abs(share_SF[-1] - share_SF[0]), kind="stable")[::-1].tolist()
+        even, *lines = figure["data"]
+        assert (even["x"], even["y"], even["line"]["dash"]) == ([0, 3], [0.25, 0.25], "dash")
+        np.testing.assert_allclose([line["y"] for line in lines], share_SF.T[moved], atol=1e-5)
+        names = row_names(FIELDS, row.values)
+        for f, line in zip(moved, lines, strict=True):
+            assert line["x"] == [0, 1, 2, 3]
+            said = [f"{names[f]}: {weight:.4g}" for weight in line["y"]]
+            assert [html.unescape(text) for text in line["hovertext"]] == said
+        labels = {html.unescape(note["text"]) for note in figure["layout"]["annotations"]}
+        assert labels == {*row_labels(FIELDS, row.values), "even share, 1/4"}
+
+
+@pytest.mark.parametrize("n_fields", [2, 15, 40])
+def test_labels_of_weights_do_not_overlap(n_fields: int) -> None:
+    rng = np.random.default_rng(0)
+    share_SF = rng.dirichlet(np.ones(n_fields), size=5)
+    names = [f"field {f}" for f in range(n_fields)]
+    figure = weights_figure(names, share_SF.tolist(), values=["a very long value of a field"] * n_fields)
+    layout, (low, high) = figure["layout"], figure["layout"]["yaxis"]["range"]
+    height = layout["height"] - layout["margin"]["t"] - layout["margin"]["b"]
+    places = sorted(height * (high - note["y"]) / (high - low) + note["ay"] for note in layout["annotations"])
+    assert len(places) == min(n_fields, MAX_NAMED) + 1
+    assert np.diff(places).min() >= LABEL_HEIGHT - 0.2
+    assert places[0] >= -0.2 and places[-1] <= height + 0.2
+    assert all(low < weight < high for weight in share_SF.ravel())
+    others = figure["data"][0]
+    assert (others["y"].count(None) == n_fields - MAX_NAMED - 1) == (n_fields > MAX_NAMED)
+
+
+def test_tiny_differences_of_weights_do_not_fill_the_figure() -> None:
+    layout = weights_figure(("a", "b"), [[0.5, 0.5], [0.5001, 0.4999]], values=("x", "y"))["layout"]
+    low, high = layout["yaxis"]["range"]
+    assert high - low > 0.03
+
+
+def test_steps_only_where_steps_were_taken(runs: dict[str, Run]) -> None:
+    assert "How it was refined" not in render_page(report_of(runs["regression"]), "")
+    report = report_of(runs["binary"])
+    assert "How it was refined, in 4 steps" in render_page(report, "")
+    rows = []
+    for row in report.measured.examples:
+        assert row.refinement is not None
+        start = dataclasses.replace(row.refinement, steps=row.refinement.steps[:1])
+        rows.append(dataclasses.replace(row, refinement=start))
+    measured = dataclasses.replace(report.measured, examples=tuple(rows))
+    text = render_page(dataclasses.replace(report, measured=measured), "")
+    assert "How it was refined" not in text
+    assert "row-0-steps" not in figures_of(text)
 
 
 def wide(report: Report, n_fields: int) -> Report:
@@ -211,8 +321,11 @@ def wide(report: Report, n_fields: int) -> Report:
     rng = np.random.default_rng(0)
     matrix = tuple(map(tuple, rng.normal(size=(n_fields, n_fields)).tolist()))
     weights = tuple(map(float, rng.random(n_fields)))
+    part = tuple(line[:16] for line in matrix[:16])
+    steps = tuple(StepFacts(loss=0.1, weights=weights, w=part) for _ in range(5))
+    refinement = RefinementFacts(dependencies=matrix, shown=tuple(range(16)), steps=steps)
     rows = tuple(
-        dataclasses.replace(row, values=names, effects=weights, weights=weights, dependencies=matrix)
+        dataclasses.replace(row, values=names, effects=weights, refinement=refinement)
         for row in report.measured.examples
     )
     importance = ImportanceFacts(
@@ -227,7 +340,8 @@ def test_many_fields_are_bounded_and_said_to_be(runs: dict[str, Run]) -> None:
     text = render_page(wide(report_of(runs["binary"]), 300), "")
     figures = figures_of(text)
     assert figures["dependencies"]["cells"] == 60
-    assert figures["row-0"]["cells"] == 16
+    assert figures["row-0"]["cells"] == figures["row-0-steps"]["cells"] == 16
+    assert "The 15 of 300 fields that moved most are named." in text
     assert len(figures["importance"]["data"][0]["x"]) == MAX_BARS
     assert "The 60 of 300 fields with the strongest dependencies are shown." in text
     assert "The 20 most important of 300 fields are shown." in text
@@ -299,6 +413,7 @@ def test_markup_escapes_text_and_attributes() -> None:
     assert escaped("<&>") == "&lt;&amp;&gt;"
     assert escaped(Html("<b>")) == "<b>"
     assert join(["<", Html("<br>")], " & ") == "&lt; &amp; <br>"
+    assert empty_tag("input", type="range", aria_label="<") == '<input type="range" aria-label="&lt;">'
     assert tag("a", "x", href='"><script>') == '<a href="&quot;&gt;&lt;script&gt;">x</a>'
 
 

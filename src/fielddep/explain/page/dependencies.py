@@ -7,30 +7,29 @@ from collections.abc import Sequence
 import numpy as np
 
 from fielddep.explain.field_table import Dependency, FieldDependencies
-from fielddep.explain.page.figures import heat_figure
+from fielddep.explain.page.heat_figures import heat_figure
 from fielddep.explain.page.markup import Html, join, table, tag
-from fielddep.explain.page.plots import Plots
-from fielddep.explain.page.words import shortened
-from fielddep.explain.report import DependencyFacts, Report, RowFacts
+from fielddep.explain.page.plots import Plots, colour_scale
+from fielddep.explain.page.steps import steps_details
+from fielddep.explain.page.words import MAX_VALUE, shortened
+from fielddep.explain.report import DependencyFacts, RefinementFacts, Report, RowFacts
 
 MAX_CELLS = 60
 """Fields of the large heat map at most; with more, those of the strongest dependencies."""
-MAX_ROW_CELLS = 16
-"""The same for the small heat maps of single rows."""
 MAX_BESIDE = 12
 """Fields up to which the large heat map leaves room for a table beside it."""
 N_STRONGEST = 10
 MAX_LINES = 12
 """Fields of a row that are shown at once; more are unfolded on demand."""
-MAX_NAME, MAX_VALUE = 24, 60
-"""Characters of a field's name where space is short, and of a value."""
+MAX_NAME = 24
+"""Characters of a field's name where space is short."""
 VERDICTS = {"right": "Most right", "wrong": "Most wrong", "unsure": "Least surely right", "random": "Drawn at random"}
 
 
 def dependency_section(facts: DependencyFacts, plots: Plots) -> Html:
     """W(0) as a heat map, and its strongest entries."""
     whole = FieldDependencies(fields=facts.fields, matrix_FF=np.array(facts.matrix))
-    shown = _strongest_part(whole, MAX_CELLS)
+    shown = whole.part(whole.strongest_fields(MAX_CELLS))
     figure = plots.add("dependencies", heat_figure(shown.fields, shown.matrix_FF.tolist()), "field dependencies")
     caption = (
         "Each column tells how its field is put together from the others: the stronger the colour, the more the field "
@@ -43,7 +42,7 @@ def dependency_section(facts: DependencyFacts, plots: Plots) -> Html:
     strongest = tag("div", table(["the strongest", "says about", "dependency"], rows, numbers=(2,)))
     beside = "columns" if len(shown.fields) <= MAX_BESIDE else "stack"
     return join(
-        [tag("div", tag("figure", figure, _scale()), strongest, class_=beside), tag("p", caption, class_="note")]
+        [tag("div", tag("figure", figure, colour_scale()), strongest, class_=beside), tag("p", caption, class_="note")]
     )
 
 
@@ -80,33 +79,33 @@ def _card(row: RowFacts, at: int, names: Sequence[str], report: Report, plots: P
         tag("p", verdict, tag("span", f"row {row.number:,} of the {report.measured.rows}", class_="where")),
         tag("h3", f"{target}: predicted {row.predicted}, true {row.truth}"),
     ]
-    refined = None
-    if row.dependencies:
-        refined = FieldDependencies(fields=tuple(names), matrix_FF=np.array(row.dependencies))
-    columns = [tag("div", *_value_tables(row, names, refined))]
-    if refined is not None:
-        columns.append(tag("figure", _row_map(row, at, refined, plots), _scale()))
-    return tag("article", *parts, tag("div", *columns, class_="columns"), class_="row")
+    columns, below = [tag("div", *_value_tables(row, names))], []
+    if row.refinement is not None:
+        columns.append(tag("figure", _row_map(row, row.refinement, at, names, plots), colour_scale()))
+        below = steps_details(row, row.refinement, at, names, plots)
+    return tag("article", *parts, tag("div", *columns, class_="columns"), *below, class_="row")
 
 
-def _row_map(row: RowFacts, at: int, refined: FieldDependencies, plots: Plots) -> Html:
-    shown = _strongest_part(refined, MAX_ROW_CELLS)
-    values = dict(zip(refined.fields, row.values, strict=True))
-    weights = dict(zip(refined.fields, row.weights, strict=True))
+def _row_map(row: RowFacts, refinement: RefinementFacts, at: int, names: Sequence[str], plots: Plots) -> Html:
+    shown = _refined(refinement, names).part(list(refinement.shown))
     figure = heat_figure(
         shown.fields,
         shown.matrix_FF.tolist(),
-        columns=[f"{name}: {values[name]}" for name in shown.fields],
-        notes=[f"weight mu of {name}: {weights[name]:.3f}" for name in shown.fields],
+        values=[row.values[f] for f in refinement.shown],
+        notes=[f"weight mu of {names[f]}: {refinement.weights[f]:.3f}" for f in refinement.shown],
     )
     return plots.add(f"row-{at}", figure | {"small": True}, f"refined dependencies of row {row.number}")
 
 
-def _value_tables(row: RowFacts, names: Sequence[str], refined: FieldDependencies | None) -> list[Html]:
+def _refined(refinement: RefinementFacts, names: Sequence[str]) -> FieldDependencies:
+    return FieldDependencies(fields=tuple(names), matrix_FF=np.array(refinement.dependencies))
+
+
+def _value_tables(row: RowFacts, names: Sequence[str]) -> list[Html]:
     """Fields by falling effect, with bars."""
     order = sorted(range(len(names)), key=lambda f: -abs(row.effects[f]))
     largest = max(map(abs, row.effects), default=0.0) or 1.0
-    leanings = _leanings(row, refined)
+    leanings = {} if row.refinement is None else _leanings(row.refinement, names)
     header = ["field and value", "effect", *(["leans on"] if leanings else [])]
     lines = [
         [
@@ -123,11 +122,9 @@ def _value_tables(row: RowFacts, names: Sequence[str], refined: FieldDependencie
     return tables
 
 
-def _leanings(row: RowFacts, refined: FieldDependencies | None) -> dict[str, Dependency]:
+def _leanings(refinement: RefinementFacts, names: Sequence[str]) -> dict[str, Dependency]:
     """For every field the one that says most about it, by W(T) itself, without the weight mu of the field."""
-    if refined is None:
-        return {}
-    weight_F = np.array(row.weights)
+    refined, weight_F = _refined(refinement, names), np.array(refinement.weights)
     w_FF = np.divide(refined.matrix_FF, weight_F, out=np.zeros_like(refined.matrix_FF), where=weight_F > 0)
     entries = FieldDependencies(fields=refined.fields, matrix_FF=w_FF).leanings().entries
     return {entry.dependent: entry for entry in entries}
@@ -149,17 +146,3 @@ def _bar(effect: float, largest: float) -> Html:
     side = f"left:50%;width:{width:.1f}%" if effect >= 0 else f"right:50%;width:{width:.1f}%"
     bar = tag("span", tag("i", class_="up" if effect >= 0 else "down", style=side), class_="bar")
     return join([bar, " ", tag("span", f"{effect:+.2f}", class_="amount")])
-
-
-def _scale() -> Html:
-    """What the colours of a heat map mean."""
-    return tag("p", "opposite", tag("i", class_="gradient"), "alike", class_="scale")
-
-
-def _strongest_part(found: FieldDependencies, n: int) -> FieldDependencies:
-    """The fields that have the strongest entries, in their order."""
-    if len(found.fields) <= n:
-        return found
-    size_FF = np.abs(found.normalized())
-    kept = np.sort(np.argsort(-np.maximum(size_FF.max(axis=0), size_FF.max(axis=1)), kind="stable")[:n])
-    return FieldDependencies(fields=tuple(found.fields[f] for f in kept), matrix_FF=found.matrix_FF[np.ix_(kept, kept)])

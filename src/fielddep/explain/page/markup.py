@@ -29,8 +29,13 @@ def tag(name: str, *content: str, **attributes: str) -> Html:
         >>> tag("p", "a < b", tag("b", "!"), class_="note")
         '<p class="note">a &lt; b<b>!</b></p>'
     """
+    return Html(f"{empty_tag(name, **attributes)}{join(content)}</{name}>")
+
+
+def empty_tag(name: str, **attributes: str) -> Html:
+    """An element that has no content, and so no end."""
     said = "".join(f' {key.rstrip("_").replace("_", "-")}="{html.escape(value)}"' for key, value in attributes.items())
-    return Html(f"<{name}{said}>{join(content)}</{name}>")
+    return Html(f"<{name}{said}>")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[int] = (), name: str = "") -> Html:

@@ -21,24 +21,28 @@
     return value;
   }
 
-  // Square cells: as large as the width allows, without labels where they would be too small to read.
+  // What Plotly shows of an escaped text.
+  function shown(text) {
+    return text.replace(/&(lt|gt|amp);/g, (_, name) => ({ lt: "<", gt: ">", amp: "&" })[name]);
+  }
+
+  // Square cells: as large as the width allows, with labels of the largest size that fits, or none.
   function fitCells(layout, figure, width) {
     const n = figure.cells;
-    const length = (text) => text.replace(/&\w+;/g, "x").length;
-    const longest = (axis) => Math.max(...figure.layout[axis].ticktext.map(length));
+    const longest = (axis) => Math.max(...figure.layout[axis].ticktext.map((text) => shown(text).length));
     const largest = figure.small ? 34 : 44;
-    for (const labelled of [true, false]) {
-      const size = figure.small || width < 500 ? 10 : 12;
-      const room = (axis) => (labelled ? 0.57 * size * longest(axis) + 10 : 6);
+    const sizes = figure.small ? [10, 8] : [width < 500 ? 10 : 12];
+    for (const size of [...sizes, 0]) {
+      const room = (axis) => (size ? 0.57 * size * longest(axis) + 10 : 6);
       const left = room("yaxis") + 22;
       const bottom = room("xaxis") + 26;
       const cell = Math.min(largest, (width - left - 4) / n);
-      if (cell >= size - 1 || !labelled) {
+      if (cell >= size - 1) {
         Object.assign(layout, { width: Math.ceil(left + n * cell + 4), height: Math.ceil(bottom + n * cell + 4) });
         layout.margin = { l: left, r: 4, t: 4, b: bottom };
         for (const axis of [layout.xaxis, layout.yaxis]) {
-          Object.assign(axis, { automargin: false, showticklabels: labelled, tickfont: { size } });
-          axis.title.font = { size: size };
+          Object.assign(axis, { automargin: false, showticklabels: size > 0, tickfont: { size: size || 10 } });
+          axis.title.font = { size: sizes[0] };
         }
         layout.xaxis.title.standoff = 4;
         layout.yaxis.title.standoff = 4;
@@ -47,13 +51,37 @@
     }
   }
 
-  function draw() {
+  // Room on the right for labels at the ends of lines.
+  function fitLabels(layout) {
+    const pen = document.createElement("canvas").getContext("2d");
+    const widths = layout.annotations.map(({ ax, font, text }) => {
+      pen.font = `${font.size}px ${layout.font.family}`;
+      return ax + pen.measureText(shown(text)).width;
+    });
+    layout.margin.r = Math.ceil(Math.max(...widths)) + 4;
+  }
+
+  // Of a figure with steps, the one that its control asks for; paper shows the last.
+  function takeStep(data, figure, place) {
+    const control = place.parentElement.querySelector("input");
+    const printing = "printing" in document.documentElement.dataset;
+    const { title, ...cells } = figure.steps[printing ? figure.steps.length - 1 : control.value];
+    Object.assign(data[0], cells);
+    control.setAttribute("aria-valuetext", title);
+    place.parentElement.querySelector("output").textContent = title;
+  }
+
+  // The figures of the page, or of a part of it. What is folded is drawn when it is unfolded.
+  function draw(part = document) {
     const style = getComputedStyle(document.documentElement);
     for (const [name, figure] of Object.entries(figures)) {
       const place = document.getElementById(`plot-${name}`);
+      if (!part.contains(place) || place.closest("details:not([open])")) continue;
       const { data, layout } = themed({ data: figure.data, layout: figure.layout }, style);
       layout.width = place.clientWidth;
       if (figure.cells) fitCells(layout, figure, layout.width);
+      if (figure.labelled) fitLabels(layout);
+      if (figure.steps) takeStep(data, figure, place);
       place.style.height = `${layout.height}px`;
       Plotly.react(place, data, layout, options);
     }
@@ -69,11 +97,17 @@
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
 
-  // Paper is white and narrow: the light theme, and tables unfolded.
+  document.addEventListener("toggle", (event) => event.target.open && draw(event.target), true);
+  for (const control of document.querySelectorAll(".steps input")) {
+    control.addEventListener("input", () => draw(control.closest("figure")));
+  }
+
+  // Paper is white and narrow: the light theme, and all unfolded but the long tables of rows.
   let folded = [];
   window.addEventListener("beforeprint", () => {
     document.documentElement.dataset.printing = "";
-    folded = [...document.querySelectorAll("details:not([open])")].filter((element) => !element.closest(".row"));
+    folded = [...document.querySelectorAll("details:not([open])")];
+    folded = folded.filter((element) => element.matches(".steps") || !element.closest(".row"));
     folded.forEach((element) => (element.open = true));
     draw();
   });

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fielddep.explain.page.figures import Figure
+from fielddep.explain.page.figure_base import Figure
 from fielddep.explain.page.markup import Html, tag
 
 
@@ -31,3 +31,8 @@ class Plots:
         # No "<" may stand in a script element, as a value could end it.
         text = json.dumps(self.figures, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
         return Html(f'<script type="application/json" id="figures">{text}</script>')
+
+
+def colour_scale() -> Html:
+    """What the colours of a heat map mean."""
+    return tag("p", "opposite", tag("i", class_="gradient"), "alike", class_="scale")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from fielddep.explain.intervals import Interval
+from fielddep.explain.labels import value_label
+
+MAX_VALUE = 60
+"""Characters of a value where there is space."""
+MAX_ROW_NAME, MAX_ROW_LABEL = 32, 20
+"""Characters of `field: value`, hovered and beside a figure, both on the screen of a phone."""
 
 T = TypeVar("T")
 
@@ -114,6 +120,16 @@ def shortened(text: str, longest: int) -> str:
         ('a long …', 'name')
     """
     return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def row_names(fields: Sequence[str], values: Sequence[str]) -> list[str]:
+    """What hovering calls the fields of a row: `field: value`."""
+    return [value_label(field, value, MAX_ROW_NAME) for field, value in zip(fields, values, strict=True)]
+
+
+def row_labels(fields: Sequence[str], values: Sequence[str]) -> list[str]:
+    """What figures call the fields of a row."""
+    return [value_label(field, value, MAX_ROW_LABEL) for field, value in zip(fields, values, strict=True)]
 
 
 def luck(found: Interval) -> str:
