@@ -140,6 +140,6 @@ class MDLConfig(ModelConfig):
     }
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"model.batch_norm": "all", "model.embedding_init": "xavier", "model.product_output": False,
-         "model.d_embed": 64, "model.inner_step": "scaled", "model.sparsity": 1.0, "train.embedding_l2": 1.0},
+         "model.inner_step": "scaled", "model.sparsity": 1.0, "train.embedding_l2": 1.0},
         {"model.hidden": (), "train.embedding_l2": 0.4},
     )  # fmt: skip
