@@ -17,8 +17,8 @@ PAGES = Path(__file__).parent
 BENCHMARKS = PAGES.parent / "benchmarks"
 MARKED = re.compile(r"(?P<begin><!-- figures: (?P<name>[\w-]+) -->\n\n).*?(?P<end>\n\n<!-- end of figures -->)", re.S)
 
-TREE_TABLES = ("frappe", "flights")
-DEPENDENCY_METRICS = {"frappe": "logloss", "ml-tag-part": "logloss", "flights": "logloss", "ml-rating": "mse"}
+TREE_TABLES = ("frappe", "ml-tag-part", "flights", "diabetes130")
+DEPENDENCY_METRICS = {**dict.fromkeys(TREE_TABLES, "logloss"), "ml-rating": "mse"}
 SMALL_FIGURES = (("mdl", "logloss"), ("lightgbm", "logloss"), ("mdl", "base_logloss"))
 
 
