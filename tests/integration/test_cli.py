@@ -20,8 +20,10 @@ from fielddep.cli import main
 from fielddep.cli.console import PIPE_WIDTH
 from fielddep.config import Config, settings_reference
 from fielddep.datasets import flights as flights_module
+from fielddep.models import MODELS
 from fielddep.predictor import Predictor
 from tests.conftest import small_frame
+from tests.small_models import small_settings
 
 QUICK = [
     word
@@ -272,6 +274,23 @@ def test_predict_writes_the_predictions(
     assert found.columns == ["shape", "good", "prediction", "probability_0", "probability_1"]
     assert found.equals(expected)
     assert [path.name for path in out.parent.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_fit_and_predict_with_every_model(table: Path, tmp_path: Path, model: str) -> None:
+    settings = {"train.max_epochs": 1, "train.threads": 1, **small_settings(model)}
+    words = ["--model", str(settings.pop("model.name")), "--quiet", "--no-report"]
+    words += [word for path, value in settings.items() for word in ("--set", f"{path}={value}")]
+    run = tmp_path / "run"
+    assert main(["fit", str(table), "--target", "good", "--out", str(run), *words]) == 0
+    config = Config.from_toml(run / "config.toml")
+    assert config.model.name == model
+    assert config == config.replace(settings)
+    assert main(["predict", str(run), str(table), "--out", str(tmp_path / "p.parquet")]) == 0
+    found = pl.read_parquet(tmp_path / "p.parquet")
+    assert found.columns == ["prediction", "probability_0", "probability_1"]
+    assert found.equals(Predictor(run / "bundle").predict(table))
+    assert found["probability_1"].n_unique() > 5
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

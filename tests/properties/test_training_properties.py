@@ -18,13 +18,12 @@ from fielddep.config import Config
 from fielddep.data.batch import FieldLayout
 from fielddep.datasets.synthetic import generate
 from fielddep.explain.dependencies import explain_rows
-from fielddep.fitting import Prepared, prepare, train_model
+from fielddep.fitting import prepare, train_model
 from fielddep.model_config import MDLConfig
-from fielddep.models import build_model
 from fielddep.nn.mdl import MDL
 from fielddep.training.objective import mean_loss
 from fielddep.training.optim import Optimizer
-from tests.conftest import quick_config, random_table, small_frame
+from tests.conftest import quick_config, random_table
 
 # --- memory ---------------------------------------------------------------------------------------------------
 
@@ -104,30 +103,11 @@ def test_a_planted_dependency_is_the_strongest_found():
 # --- the rare id ----------------------------------------------------------------------------------------------
 
 
-def trained(frame: pl.DataFrame, **settings: object) -> tuple[Prepared, torch.nn.Module, torch.nn.Module]:
-    """A prepared table, its model before and after training."""
-    prepared = prepare(frame, quick_config(**settings))
-    before = build_model(prepared.encoder.layout, 1, prepared.config.model, seed=prepared.config.train.seed)
-    return prepared, before, train_model(prepared)
-
-
-@pytest.mark.parametrize("rate", [1.0, 0.0])
-def test_the_rare_id_of_every_field_is_trained(rate):
-    frame = small_frame(600).with_columns(hour=pl.int_range(600) % 24)
-    prepared, before, after = trained(
-        frame, train__unknown_rate=rate, train__max_epochs=3, data__kinds={"hour": "categorical"}
-    )
-    assert all(counts[1] == 0 for counts in prepared.encoder.counts[:4]), "a value is rare anyway"
-    for name, table in before.tables():
-        start = table.weight.detach()
-        end = dict(after.tables())[name].weight.detach()
-        for field, offset in zip(prepared.encoder.layout.names, prepared.encoder.layout.offsets, strict=True):
-            moved = not torch.equal(start[offset + 1], end[offset + 1])
-            assert moved == (rate > 0), (name, field)
-
-
 def test_an_unseen_value_is_no_random_guess():
-    """Logloss on rows whose user was never seen, against the base rate and against borrowing another user's id."""
+    """Logloss on rows whose user was never seen, against the base rate and against borrowing another user's id.
+
+    `test_every_training.py` has the rare id of every model.
+    """
     rng = np.random.default_rng(0)
     n_rows, n_users = 4000, 60
     user, item = rng.integers(0, n_users, n_rows), rng.integers(0, 8, n_rows)
@@ -141,7 +121,8 @@ def test_an_unseen_value_is_no_random_guess():
         }
     )
     known, new = frame.filter(pl.Series(user < 50)), frame.filter(pl.Series(user >= 50))
-    prepared, _, model = trained(known, train__max_epochs=15, train__unknown_rate=1.0)
+    prepared = prepare(known, quick_config(train__max_epochs=15, train__unknown_rate=1.0))
+    model = train_model(prepared)
     encoded = prepared.encoder.encode(new, with_target=True)
     assert (encoded.ids_RF[:, 0] == 1).all()
     unknown = _logloss(model, encoded.ids_RF, encoded)

@@ -7,10 +7,11 @@ import polars as pl
 import pytest
 
 from fielddep.bundle import Bundle
+from fielddep.datasets.synthetic import generate
 from fielddep.errors import SchemaError, UserError
 from fielddep.explain.neighbours import nearest_values, value_embeddings
 from tests.conftest import quick_config
-from tests.unit.explain.trained import bundle_of, mixed, mixed_frame, planted
+from tests.unit.explain.trained import bundle_of, mixed, mixed_frame, planted, planted_config
 
 
 def slow_order(bundle: Bundle, field: str, value: str) -> list[tuple[str, float]]:
@@ -58,6 +59,18 @@ def test_values_with_the_same_meaning_are_neighbours():
     for one, other in (("red", "crimson"), ("navy", "blue")):
         assert nearest_values(bundle, "colour", one, n=1).values == (other,)
         assert nearest_values(bundle, "colour", other, n=1).values == (one,)
+
+
+@pytest.mark.parametrize("model", [{}, {"model.name": "fm", "model.d_embed": 8}], ids=["mdl", "fm"])
+def test_a_value_that_is_written_in_two_ways_is_its_own_neighbour(model):
+    """Half the rows of every value, taken at random, have it under another name: one of 19 others is right."""
+    table = generate(8000, n_fields=5, n_values=10, seed=0, task="regression")
+    renamed = pl.Series(np.where(np.random.default_rng(0).random(8000) < 0.5, " too", ""))
+    frame = table.frame.with_columns(field_0=pl.col("field_0") + renamed)
+    bundle = bundle_of(frame, planted_config(table.target).replace(model))
+    names = [f"v{number}" for number in range(10)]
+    for one, other in [(name, f"{name} too") for name in names] + [(f"{name} too", name) for name in names]:
+        assert nearest_values(bundle, "field_0", one, n=1).values == (other,)
 
 
 def test_numbers_of_bins_and_their_labels():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from fielddep.bundle import Bundle
@@ -86,3 +87,38 @@ def planted() -> tuple[SyntheticTable, Bundle, EncodedTable]:
     )
     bundle = bundle_of(table.frame.head(6000), config)
     return table, bundle, bundle.encoder.encode(table.frame.tail(2000), with_target=True)
+
+
+@cache
+def found_planted() -> tuple[Bundle, EncodedTable, npt.NDArray[np.bool_]]:
+    """A model whose refinement shows the planted pair, new rows, and in which of them the pair is intact.
+
+    `field_1` follows from `field_0` in four of five rows. What a regression target tells of every row is clear enough
+    for a second of training.
+    """
+    table = generate(8000, n_fields=5, n_values=10, seed=0, task="regression")
+    bundle = bundle_of(table.frame.head(6000), planted_config(table.target))
+    implied = table.frame.group_by("field_0").agg(implied=pl.col("field_1").mode().first())
+    new = table.frame.tail(2000).join(implied, on="field_0", how="left", maintain_order="left")
+    intact_R = (new["field_1"] == new["implied"]).to_numpy()
+    return bundle, bundle.encoder.encode(new, with_target=True), intact_R
+
+
+def planted_config(target: str) -> Config:
+    """Settings by which a second of training is enough for `generate(8000, n_fields=5, n_values=10)`."""
+    return Config().replace(
+        {
+            "data.target": target,
+            "data.crosses": "none",
+            "model.inner_step": "scaled",
+            "model.inner_lr": 1.5,
+            "model.d_embed": 8,
+            "model.hidden": [32],
+            "train.optimizer": "adagrad",
+            "train.lr": 0.1,
+            "train.batch_size": 512,
+            "train.max_epochs": 10,
+            "train.patience": 100,
+            "train.embedding_l2": 0.0,
+        }
+    )
