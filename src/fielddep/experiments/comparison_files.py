@@ -56,9 +56,9 @@ def reading_notes(folder: Path, results: Sequence[RunResult], table: ComparisonT
 def trials_note(searches: Path, plan: Plan) -> str:
     """How many trials each model had within the budget; a slow one has few."""
     told = []
-    for model in {contender.model: None for contender in plan.contenders}:
+    for model in plan.searched_models():
         path = searches / model / TRIALS
-        if plan.budget is None or not path.is_file():
+        if not path.is_file():  # its search failed
             continue
         states = pl.read_csv(path, columns=["state"])["state"]
         n_pruned = int((states == PRUNED).sum())

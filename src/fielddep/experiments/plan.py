@@ -61,6 +61,19 @@ class Plan:
         for contender in self.contenders:
             contender.config(self.given)  # refuses what is no setting
 
+    def settings_file(self, contender: Contender) -> Path | None:
+        """The file of settings that the user gives: of the variant, else of its model."""
+        if self.configs is None:
+            return None
+        files = (self.configs / f"{name}.toml" for name in (contender.name, contender.model))
+        return next((file for file in files if file.is_file()), None)
+
+    def searched_models(self) -> list[str]:
+        """The models whose settings are searched."""
+        if self.budget is None:
+            return []
+        return list({c.model: None for c in self.contenders if self.settings_file(c) is None})
+
     @property
     def process_threads(self) -> int:
         """CPU threads of each process."""

@@ -59,7 +59,7 @@ def _pruner(study: optuna.Study) -> optuna.pruners.BasePruner:
         return pruners.NopPruner()  # type: ignore[no-any-return]  # Optuna is imported when used
     complete = study.get_trials(deepcopy=False, states=[library.trial.TrialState.COMPLETE])
     lengths = [len(trial.intermediate_values) for trial in complete]
-    patience = max(UNPRUNED_LOSSES, int(np.median(lengths))) if lengths else UNPRUNED_LOSSES
+    patience = max(UNPRUNED_LOSSES, int(np.median(lengths or [0])))
     return pruners.MedianPruner(  # type: ignore[no-any-return]
         n_startup_trials=UNPRUNED_TRIALS, n_warmup_steps=patience, n_min_trials=2
     )

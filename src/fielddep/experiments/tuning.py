@@ -63,20 +63,23 @@ class Tuning:
             ConfigError: settings that the user gives cannot be read.
             UserError: a search that was begun in the folder was asked for with other options; nothing is changed then.
         """
-        searched = {c.model: None for c in self.plan.contenders if self.plan.budget and self._file_of(c) is None}
-        failures = self._search([find_contender(model) for model in searched])
+        failures = self._search([find_contender(model) for model in self.plan.searched_models()])
         return {c.name: self._chosen(c, failures.get(c.model)) for c in self.plan.contenders}
 
     def settled(self, contender: Contender) -> Chosen | None:
         """Settings that a contender would have in this comparison; None where they would have to be searched first."""
-        if self.plan.budget is not None and self._file_of(contender) is None and not self._is_searched(contender.model):
+        if (
+            self.plan.budget is not None
+            and self.plan.settings_file(contender) is None
+            and not self._is_searched(contender.model)
+        ):
             return None
         with contextlib.suppress(ConfigError):  # of a model that nobody asked for
             return self._chosen(contender, None)
         return None
 
     def _chosen(self, contender: Contender, failure: str | None) -> Chosen:
-        given = self._file_of(contender)
+        given = self.plan.settings_file(contender)
         if given is None and self.plan.budget is None:
             return Chosen(config=contender.config(self.plan.given), name=DEFAULT_SETTINGS)
         if given is None and failure is not None:
@@ -84,13 +87,6 @@ class Tuning:
         path = given or self._search_folder(contender.model) / BEST
         values = read_settings(path, contender, sections=("model", "train"))
         return Chosen(config=contender.config({**values, **self.plan.given}), name=TUNED)
-
-    def _file_of(self, contender: Contender) -> Path | None:
-        """The file of settings that the user gives: of the variant, else of its model."""
-        if self.plan.configs is None:
-            return None
-        files = (self.plan.configs / f"{name}.toml" for name in (contender.name, contender.model))
-        return next((file for file in files if file.is_file()), None)
 
     def _search(self, models: list[Contender]) -> dict[str, str]:
         """Search what was not searched yet; the reasons of failures by model."""

@@ -54,3 +54,7 @@ def test_trials_are_those_that_each_search_had(tmp_path: Path) -> None:
     note = trials_note(tmp_path, Plan(contenders=contenders))
     assert note == "Trials: catboost 1, mdl 3 (1 pruned); the first has the defaults."
     assert trials_note(tmp_path, Plan(contenders=contenders, budget=None)) == ""
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "mdl.toml").touch()
+    told = trials_note(tmp_path, Plan(contenders=contenders, configs=tmp_path / "given"))
+    assert told == "Trials: catboost 1; the first has the defaults."
