@@ -23,15 +23,15 @@ SMALL_FIGURES = (("mdl", "logloss"), ("lightgbm", "logloss"), ("mdl", "base_logl
 
 
 def inner_steps() -> str:
-    """Validation loss on Frappe by size and kind of the inner step."""
-    runs = pl.read_csv(BENCHMARKS / "accuracy/inner_step.csv").filter(table="frappe", settings="default")
-    means = runs.group_by("inner_step", "inner_lr").agg(pl.col("validation_loss").mean()).sort("inner_step", "inner_lr")
-    rates = means["inner_lr"].unique().sort()
+    """Validation loss by size and kind of the inner step."""
+    runs = pl.read_csv(BENCHMARKS / "accuracy/inner_step.csv")
+    rates = runs["inner_lr"].unique().sort()
     rows = [
-        [step, *(f"{loss:.4f}" for loss in means.filter(inner_step=step)["validation_loss"])]
-        for step in ("fixed", "scaled")
+        [table, settings, step, *(_mean_loss(part.filter(inner_lr=rate)["validation_loss"]) for rate in rates)]
+        for (table, settings, step), part in runs.group_by("table", "settings", "inner_step", maintain_order=True)
     ]
-    return _table(["`model.inner_lr`", *(f"{rate:g}" for rate in rates)], rows)
+    rows.sort(key=lambda row: row[:3])
+    return _table(["table", "settings", "step", *(f"{rate:g}" for rate in rates)], rows)
 
 
 def encoding() -> str:
@@ -128,6 +128,11 @@ def _test_means() -> pl.DataFrame:
 
 def _mean(means: pl.DataFrame, table: str, model: str, metric: str) -> str:
     return f"{means.filter(dataset=table, model=model, metric=metric)['value'].item():.4f}"
+
+
+def _mean_loss(losses: pl.Series) -> str:
+    """Mean over seeds; a word where a training diverged."""
+    return "diverges" if losses.null_count() else f"{losses.mean():.4f}"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

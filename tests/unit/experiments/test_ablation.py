@@ -126,6 +126,7 @@ def test_tables_show_mean_and_spread_of_every_part(whole: tuple[Path, list[str],
     assert [row[1].bold for row in grid.rows] == [False, True, False]
     (short,) = grids_of(answers[3].sweeps[0], ("test",))
     assert short.header == ("layers", "test logloss", "test AUC")
+    assert "hidden ones are 100 wide. The tuned network has 3." in (folder / "depth.md").read_text()
     assert "std of mu/lambda" in (folder / "sparsity.md").read_text()
     assert "0.471 where one of the 3 has all the weight" in (folder / "sparsity.md").read_text()
 

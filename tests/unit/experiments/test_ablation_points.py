@@ -86,13 +86,15 @@ def test_one_training_is_evaluated_with_all_steps() -> None:
     ("hidden", "widths", "names"),
     [
         ((50, 50), [(50,), (50, 50), (50, 50, 50)], ["layers-2", "mdl", "layers-4"]),
-        ((), [(100,), (100, 100), (100, 100, 100)], ["layers-2", "layers-3", "layers-4"]),
+        ((), [(), (100,), (100, 100), (100, 100, 100)], ["mdl", "layers-2", "layers-3", "layers-4"]),
         ((60, 30), [(60,), (60, 60), (60, 60, 60)], ["layers-2", "layers-3", "layers-4"]),
     ],
 )
-def test_layers_count_the_output(hidden: tuple[int, ...], widths: list[tuple[int, ...]], names: list[str]) -> None:
+def test_layers_count_the_output_and_the_tuned_number_is_among_them(
+    hidden: tuple[int, ...], widths: list[tuple[int, ...]], names: list[str]
+) -> None:
     (sweep,) = curve_sweeps("depth", base_of(model__hidden=hidden), plan_of())
-    assert [point.value for point in sweep.points] == [2, 3, 4]
+    assert [point.value for point in sweep.points] == [len(width) + 1 for width in widths]
     assert [point.training.config.model.hidden for point in sweep.points] == widths
     assert [point.training.name for point in sweep.points] == names
 

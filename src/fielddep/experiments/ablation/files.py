@@ -13,9 +13,19 @@ import polars as pl
 
 from fielddep.data.store.store import Store
 from fielddep.experiments.ablation.claims import Claim
-from fielddep.experiments.ablation.plan import DEPTH, SPARSITY, STEPS, VARIANTS, AblationPlan
+from fielddep.experiments.ablation.plan import DEPTH, MDL, SPARSITY, STEPS, VARIANTS, AblationPlan
 from fielddep.experiments.ablation.plots import draw
-from fielddep.experiments.ablation.points import EVALUATED_STEPS, LAMBDA, LAYERS, TRAINED_STEPS, VARIANT, ZETA, short
+from fielddep.experiments.ablation.points import (
+    EVALUATED_STEPS,
+    LAMBDA,
+    LAYERS,
+    TRAINED_STEPS,
+    VARIANT,
+    ZETA,
+    Sweep,
+    hidden_width,
+    short,
+)
 from fielddep.experiments.ablation.results import SweepResult
 from fielddep.experiments.ablation.tables import grids_of
 from fielddep.experiments.comparison_files import settings_note
@@ -107,7 +117,7 @@ def reading_notes(answer: Answer, plan: AblationPlan, store: Store) -> list[str]
             "weights are the same throughout. Dependency loss: L(W(T), mu(T)) of a row, averaged over rows."
         )
     if answer.what == DEPTH:
-        notes.append("Layers are linear layers, the output among them; hidden ones are as wide as the tuned first one.")
+        notes.append(_depth_note(answer.sweeps[0].sweep))
     if n_train_rows > plan.train_rows:
         notes.append(
             f"Figures of training rows are those of a random sample of {plan.train_rows:,} of {n_train_rows:,} rows."
@@ -120,6 +130,12 @@ VERDICT_NOTE = (
     "Verdicts: a curve is judged seed by seed, and what is not the same in every seed is undecided; settings that are "
     "trained apart are judged by one-sided Dunnett tests in both directions (p < 0.05). One seed decides nothing."
 )
+
+
+def _depth_note(sweep: Sweep) -> str:
+    width = hidden_width(sweep.points[-1].training.config)
+    tuned = [f" The tuned network has {point.value}." for point in sweep.points if point.training.name == MDL]
+    return f"Layers are linear layers, the output among them; hidden ones are {width} wide." + "".join(tuned)
 
 
 def _zeta_note(sweeps: Sequence[SweepResult], plan: AblationPlan) -> str:

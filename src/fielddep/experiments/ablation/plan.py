@@ -34,7 +34,7 @@ class AblationPlan:
         trained_steps: numbers of refinement steps (T) to train with.
         steps_of_training: T of the model that is evaluated with other numbers of steps.
         evaluated_steps: those numbers.
-        layers: linear layers of the network, the output among them.
+        layers: linear layers of the network, the output among them; the tuned number is added where it is missing.
         train_rows: training rows at most that are measured on, a random sample where there are more.
 
     Raises:

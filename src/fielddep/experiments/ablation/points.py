@@ -151,12 +151,18 @@ def _trained_sweep(base: Training, plan: AblationPlan) -> Sweep:
 
 
 def _depth_sweep(base: Training, plan: AblationPlan) -> Sweep:
-    hidden = mdl_settings(base.config).hidden
-    width = hidden[0] if hidden else DEFAULT_WIDTH
-    points = tuple(
-        Point(value=n, training=_changed(base, LAYERS, n, {"model.hidden": (width,) * (n - 1)})) for n in plan.layers
-    )
+    """The depths that are asked, and the tuned one where it is none of them."""
+    width, n_tuned = hidden_width(base.config), len(mdl_settings(base.config).hidden) + 1
+    trainings = {n: _changed(base, LAYERS, n, {"model.hidden": (width,) * (n - 1)}) for n in plan.layers}
+    trainings.setdefault(n_tuned, base)
+    points = tuple(Point(value=n, training=trainings[n]) for n in sorted(trainings))
     return Sweep(what=DEPTH, setting=LAYERS, points=points, control=PAPER_LAYERS, control_is="paper")
+
+
+def hidden_width(config: Config) -> int:
+    """How wide hidden layers are where their number is varied."""
+    hidden = mdl_settings(config).hidden
+    return hidden[0] if hidden else DEFAULT_WIDTH
 
 
 def _changed(base: Training, setting: str, value: float, settings: Mapping[str, Any]) -> Training:
