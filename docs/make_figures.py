@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 
 import polars as pl
 
@@ -132,7 +133,7 @@ def _mean(means: pl.DataFrame, table: str, model: str, metric: str) -> str:
 
 def _mean_loss(losses: pl.Series) -> str:
     """Mean over seeds; a word where a training diverged."""
-    return "diverges" if losses.null_count() else f"{losses.mean():.4f}"
+    return "diverges" if losses.null_count() else f"{fmean(losses):.4f}"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
