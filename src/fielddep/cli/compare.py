@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from fielddep.cli.data import RawOption
 from fielddep.cli.experiment import experiment_rows, going_on, split_settings
 from fielddep.cli.grids import print_grid
 from fielddep.cli.options import SetOption, TargetOption, TaskOption
-from fielddep.cli.search import RowsOption, SourceArgument
+from fielddep.cli.search import SourceArgument
 from fielddep.errors import UserError
 from fielddep.experiments.lookers import ComparisonLooker
 
@@ -32,6 +33,15 @@ ConfigsOption = Annotated[
 SearchOption = Annotated[bool, typer.Option("--search/--no-search", help="Search settings first, or use defaults.")]
 TrialsOption = Annotated[int, typer.Option("--trials", help="Trials of each search at most.", metavar="N")]
 MinutesOption = Annotated[float | None, typer.Option("--minutes", help="Minutes of each search at most.", metavar="M")]
+RowsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--rows",
+        help="Tune on a random sample of so many training rows: N for all models, MODEL=N for a slow one; several with "
+        "commas.",
+        metavar="N",
+    ),
+]
 ControlOption = Annotated[
     str | None,
     typer.Option("--control", help="Model that the others are tested against. Default: mdl.", metavar="NAME"),
@@ -78,13 +88,16 @@ def compare(
     if search and configs is None:
         import_optuna()  # an absent extra is told before anything is read
     say_left_out(models)
+    contenders = find_contenders(models)
+    search_rows, slow_rows = parse_rows(rows, {contender.model for contender in contenders})
     plan = Plan(
-        contenders=find_contenders(models),
+        contenders=contenders,
         n_seeds=seeds,
         budget=Budget(trials=trials, minutes=minutes) if search else None,
         configs=configs,
         given=fixed,
-        search_rows=rows,
+        search_rows=search_rows,
+        slow_rows=slow_rows,
         threads=threads,
         n_jobs=jobs,
         keep_failed=keep_failed,
@@ -100,6 +113,31 @@ def compare(
     with going_on(words, "the runs that are done", options, set_, flags):
         table = run_plan(source, out, plan, settings=settings, raw=raw, control=control, quiet=quiet)
     print_comparison(table, out)
+
+
+def parse_rows(text: str | None, models: Collection[str]) -> tuple[int | None, dict[str, int]]:
+    """Rows that searches use: of all models, and of single ones.
+
+    Raises:
+        UserError: for anything but whole numbers and models that are searched.
+
+    Example:
+        >>> parse_rows("500000,catboost=100000", ["mdl", "catboost"])
+        (500000, {'catboost': 100000})
+    """
+    of_all: int | None = None
+    of_model: dict[str, int] = {}
+    for word in filter(None, (part.strip() for part in (text or "").split(","))):
+        model, is_named, number = word.rpartition("=")
+        if not number.strip().isdecimal() or (is_named and model.strip() not in models):
+            raise UserError(
+                f"expected --rows as N, or as MODEL=N with a model of {', '.join(sorted(models))}; given {word!r}"
+            )
+        if is_named:
+            of_model[model.strip()] = int(number)
+        else:
+            of_all = int(number)
+    return of_all, of_model
 
 
 def say_left_out(models: str) -> None:

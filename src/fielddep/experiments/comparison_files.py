@@ -92,6 +92,7 @@ def settings_note(plan: Plan) -> str:
         return f"{given}; models without a file there have their defaults." if given else "All models have defaults."
     minutes = "" if plan.budget.minutes is None else f" or {plan.budget.minutes:g} minutes, whichever came first"
     rows = "" if plan.search_rows is None else f", on at most {plan.search_rows:,} training rows"
-    budget = f"{plan.budget.trials} trials{minutes}{rows}"
+    slow = "".join(f"; {model}, which is slow, on at most {n:,} of them" for model, n in plan.slow_rows.items())
+    budget = f"{plan.budget.trials} trials{minutes}{rows or (slow and ', on all training rows')}{slow}"
     others = f"{given}; those of other models were" if given else "The settings of every model were"
     return f"{others} searched on validation rows with the same budget: {budget}."

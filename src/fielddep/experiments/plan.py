@@ -26,6 +26,7 @@ class Plan:
         configs: folder of settings, `MODEL.toml`, that were found before.
         given: dotted settings of training that hold for every model.
         search_rows: training rows at most that a search uses.
+        slow_rows: the same for single models, which are too slow for so many.
         search_seed: seed of the searches.
         threads: CPU threads of each process; None shares the processors out.
         n_jobs: processes at a time.
@@ -41,6 +42,7 @@ class Plan:
     configs: Path | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
     search_rows: int | None = None
+    slow_rows: Mapping[str, int] = field(default_factory=dict)
     search_seed: int = 0
     threads: int | None = None
     n_jobs: int = 1
@@ -56,8 +58,9 @@ class Plan:
                 raise UserError(f"{path} differs from run to run and cannot be given; use --seeds and --threads")
             if not path.startswith("train."):
                 raise UserError(f"only settings of train hold for every model, given {path}; use --configs for others")
-        if self.search_rows is not None and self.search_rows < 1:
-            raise UserError(f"expected at least one row to search on, given {self.search_rows}; for all give no --rows")
+        for n_rows in (self.search_rows, *self.slow_rows.values()):
+            if n_rows is not None and n_rows < 1:
+                raise UserError(f"expected at least one row to search on, given {n_rows}; for all give no --rows")
         for contender in self.contenders:
             contender.config(self.given)  # refuses what is no setting
 
@@ -73,6 +76,10 @@ class Plan:
         if self.budget is None:
             return []
         return list({c.model: None for c in self.contenders if self.settings_file(c) is None})
+
+    def rows_of(self, model: str) -> int | None:
+        """Training rows at most that the search of a model uses; None for all."""
+        return self.slow_rows.get(model, self.search_rows)
 
     @property
     def process_threads(self) -> int:

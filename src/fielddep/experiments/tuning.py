@@ -110,7 +110,8 @@ class Tuning:
 
     def _request(self, model: Contender) -> dict[str, Any]:
         plan = self.plan
-        return search_request(self.store, model, plan.given, seed=plan.search_seed, n_rows=plan.search_rows)
+        n_rows = plan.rows_of(model.name)
+        return search_request(self.store, model, plan.given, seed=plan.search_seed, n_rows=n_rows)
 
     def _task(self, model: Contender, failures: dict[str, str]) -> Task:
         title = f"search {model.name}"
@@ -134,7 +135,7 @@ class Tuning:
             "--out": self._search_folder(model.name),
             "--trials": plan.budget.trials,
             "--minutes": plan.budget.minutes,
-            "--rows": plan.search_rows,
+            "--rows": plan.rows_of(model.name),
             "--seed": plan.search_seed,
             "--threads": plan.process_threads,
         }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fielddep.experiments.comparison_files import machine_note, trials_note
+from fielddep.experiments.comparison_files import machine_note, settings_note, trials_note
 from fielddep.experiments.contenders import find_contenders
 from fielddep.experiments.plan import Plan
 from fielddep.experiments.results import RunResult
@@ -58,3 +58,23 @@ def test_trials_are_those_that_each_search_had(tmp_path: Path) -> None:
     (tmp_path / "given" / "mdl.toml").touch()
     told = trials_note(tmp_path, Plan(contenders=contenders, configs=tmp_path / "given"))
     assert told == "Trials: catboost 1; the first has the defaults."
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ({}, "30 trials."),
+        ({"search_rows": 5000}, "30 trials, on at most 5,000 training rows."),
+        (
+            {"slow_rows": {"fm": 1000}},
+            "30 trials, on all training rows; fm, which is slow, on at most 1,000 of them.",
+        ),
+        (
+            {"search_rows": 5000, "slow_rows": {"fm": 1000}},
+            "30 trials, on at most 5,000 training rows; fm, which is slow, on at most 1,000 of them.",
+        ),
+    ],
+)
+def test_the_rows_that_searches_had_are_told(rows: dict[str, Any], said: str) -> None:
+    note = settings_note(Plan(contenders=find_contenders("lr,fm"), **rows))
+    assert note == f"The settings of every model were searched on validation rows with the same budget: {said}"

@@ -27,6 +27,7 @@ from tests.stores import write_store
         ({"given": {"train.seed": 3}}, "--seeds"),
         ({"given": {"train.lrr": 1}}, "unknown setting train.lrr"),
         ({"search_rows": 0}, "at least one row to search on, given 0"),
+        ({"slow_rows": {"lr": 0}}, "at least one row to search on, given 0"),
     ],
 )
 def test_impossible_plans_are_refused(settings: dict[str, object], said: str) -> None:

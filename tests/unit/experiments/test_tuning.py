@@ -36,6 +36,7 @@ def tuning_of(store: Store, folder: Path, **settings: Any) -> Tuning:
     ("settings", "said"),
     [
         ({"search_rows": 50}, "search of fm with rows = None, now it is 50; give the same options"),
+        ({"slow_rows": {"fm": 50}}, "search of fm with rows = None, now it is 50"),
         ({"given": {"train.max_epochs": 3}}, "with train.max_epochs = 'its default', now it is 3"),
         ({"search_seed": 1}, "with seed = 0, now it is 1"),
     ],
@@ -59,3 +60,12 @@ def test_a_search_reads_settings_as_they_were_given(store: Store, tmp_path: Path
     words = tuning_of(store, tmp_path, given=given)._command(find_contender("fm"))
     told = [value for name, value in itertools.pairwise(words) if name == "--set"]
     assert dict(map(parse_assignment, told)) == given
+
+
+def test_a_slow_model_is_searched_on_rows_of_its_own(store: Store, tmp_path: Path) -> None:
+    tuning = tuning_of(store, tmp_path, search_rows=80, slow_rows={"fm": 50})
+    rows = {}
+    for name in ("lr", "fm"):
+        words = tuning._command(find_contender(name))
+        rows[name] = words[words.index("--rows") + 1]
+    assert rows == {"lr": "80", "fm": "50"}
