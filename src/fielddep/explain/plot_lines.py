@@ -40,6 +40,7 @@ def draw_weights(explanation: Explanation, path: Path, *, row: int = 0, number: 
     values = explanation.values.row(row)
     with Canvas(path, width=7.4, height=max(3.2, 0.27 * len(moved) + 1.4)) as canvas:
         axis = canvas.axes[0][0]
+        axis.axhline(1 / n_fields, color="#9a9a9a", linewidth=1, linestyle="--")
         axis.plot(share_SF[:, [f for f in range(n_fields) if f not in moved]], color="#cfcfcf", linewidth=1)
         for colour, f in zip(COLOURS, moved, strict=False):
             axis.plot(share_SF[:, f], color=colour, linewidth=2, marker="o", markersize=4)
@@ -50,8 +51,8 @@ def draw_weights(explanation: Explanation, path: Path, *, row: int = 0, number: 
         ends = [(float(share_SF[-1, f]), named_value(explanation.fields[f], str(values[f]))) for f in moved]
         _label_ends(axis, ends, x=n_steps - 1)
         canvas.title(f"Row {row if number is None else number}: weight of every field")
-        if n_fields > len(moved):
-            axis.set_title(f"grey: {n_fields - len(moved)} fields that moved less")
+        others = f"; grey: {n_fields - len(moved)} fields that moved less" if n_fields > len(moved) else ""
+        axis.set_title(f"dashed: equal weights{others}")
 
 
 def draw_learning(curve: LearningCurve, path: Path) -> None:
