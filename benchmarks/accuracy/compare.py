@@ -4,7 +4,8 @@
     python benchmarks/accuracy/compare.py frappe --scratch DIR          one of them
     python benchmarks/accuracy/compare.py --scratch DIR --gather        only gather what is done
 
-DIR keeps stores, searches and runs, so an interrupted benchmark goes on where it stopped. What is gathered here:
+DIR keeps stores, searches and runs, so an interrupted benchmark goes on where it stopped. Settings of by-hand/TABLE/ are
+taken as they are, all others are searched. What is gathered here:
 
     results.csv                        one row a figure; the rows of a model on a table are replaced together
     comparison/TABLE/                  the tables that `compare` makes
@@ -34,6 +35,8 @@ HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
 COLUMNS = ("dataset", "model", "variant", "seed", "split", "metric", "value", "train_seconds", "commit")
 """The first columns of `results.csv`; others follow."""
+BY_HAND = "by-hand"
+"""Folder of settings that no search found: TABLE/MODEL.toml."""
 KEY = ["dataset", "model", "variant"]
 PAPER = ("lr", "fm", "ffm", "xdeepfm", "afn", "ifm", "inn", "llfm", "rafm", "fwl")
 """The baselines that the paper reports on Frappe and ML-Rating."""
@@ -64,8 +67,7 @@ class Bench:
 
 BENCHES = {
     "frappe": Bench(models=(*PAPER, *OTHERS, *TREES, *MDL)),
-    # CatBoost does not end one trial on all rows within the budget.
-    "ml-rating": Bench(models=(*PAPER, *TREES, *MDL), rows="catboost=100000"),
+    "ml-rating": Bench(models=(*PAPER, *TREES, *MDL)),
     # Joint columns, found on training rows, as `fielddep fit` has them by default; trees get none and find their own.
     "flights": Bench(models=SHORT, settings=("data.crosses=auto",)),
     "diabetes130": Bench(models=SHORT, settings=("data.crosses=auto",)),
@@ -77,9 +79,11 @@ def command(name: str, given: argparse.Namespace) -> list[str]:
     """The call of `fielddep compare` for one table."""
     bench = BENCHES[name]
     rows = bench.rows if given.rows is None else given.rows
+    by_hand = HERE / BY_HAND / name
     options = {
         "--models": ",".join(given.models or bench.models),
         "--seeds": given.seeds,
+        "--configs": by_hand if by_hand.exists() else None,
         "--trials": given.trials or bench.trials,
         "--minutes": given.minutes or bench.minutes,
         "--rows": rows or None,

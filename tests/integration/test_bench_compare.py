@@ -36,9 +36,9 @@ def test_every_table_has_a_plan_of_known_models() -> None:
 def test_a_call_states_budget_sample_and_encoding() -> None:
     rating = words("ml-rating")
     assert rating.startswith("-m fielddep compare ml-rating --models lr,fm,")
-    assert "--seeds 5 --trials 10 --minutes 5.0 --rows catboost=100000 --threads 1" in rating
-    assert "--minutes 5.0 --rows 200000 --threads 1" in words("ml-rating", rows="200000")
-    assert "--minutes 5.0 --threads 1" in words("ml-rating", rows="")
+    assert f"--seeds 5 --configs {compare.HERE}/by-hand/ml-rating --trials 10 --minutes 5.0 --threads 1" in rating
+    assert "--minutes 5.0 --rows 200000,fm=1000 --threads 1" in words("ml-rating", rows="200000,fm=1000")
+    assert "--seeds 5 --trials 10 --minutes 5.0 --threads 1" in words("frappe")
     assert words("flights").endswith("--out scratch/flights --set data.crosses=auto")
     assert "--models fm,mdl --seeds" in words("frappe", models=["fm", "mdl"])
 

@@ -87,12 +87,28 @@ def _means(result: RunResult) -> str:
 
 def settings_note(plan: Plan) -> str:
     """How the settings came about."""
-    given = f"Settings are those of {plan.configs.name}/" if plan.configs is not None else ""
-    if plan.budget is None:
-        return f"{given}; models without a file there have their defaults." if given else "All models have defaults."
+    named = [contender.name for contender in plan.contenders if plan.settings_file(contender) is not None]
+    notes = []
+    if named:
+        assert plan.configs is not None
+        notes.append(f"The settings of {', '.join(named)} are those of {plan.configs.name}/.")
+    if len(named) < len(plan.contenders):
+        others = "Other models" if named else "All models"
+        if plan.budget is None:
+            notes.append(f"{others} have their defaults.")
+        else:
+            notes.append(
+                f"The settings of {others.lower()} were searched on validation rows, each with {_budget(plan)}."
+            )
+    return " ".join(notes)
+
+
+def _budget(plan: Plan) -> str:
+    assert plan.budget is not None
     minutes = "" if plan.budget.minutes is None else f" or {plan.budget.minutes:g} minutes, whichever came first"
+    slow = {model: n for model, n in plan.slow_rows.items() if model in plan.searched_models()}
     rows = "" if plan.search_rows is None else f", on at most {plan.search_rows:,} training rows"
-    slow = "".join(f"; {model}, which is slow, on at most {n:,} of them" for model, n in plan.slow_rows.items())
-    budget = f"{plan.budget.trials} trials{minutes}{rows or (slow and ', on all training rows')}{slow}"
-    others = f"{given}; those of other models were" if given else "The settings of every model were"
-    return f"{others} searched on validation rows with the same budget: {budget}."
+    if slow:
+        told = "; ".join(f"{model}, which is slow, on at most {n:,} of them" for model, n in slow.items())
+        rows = f"{rows or ', on all training rows'}; {told}"
+    return f"{plan.budget.trials} trials{minutes}{rows}"

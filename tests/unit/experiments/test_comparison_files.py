@@ -11,6 +11,7 @@ from fielddep.experiments.comparison_files import machine_note, settings_note, t
 from fielddep.experiments.contenders import find_contenders
 from fielddep.experiments.plan import Plan
 from fielddep.experiments.results import RunResult
+from fielddep.experiments.trial_loop import Budget
 from fielddep.experiments.trial_records import TrialRecord, trials_csv
 from tests.unit.experiments.runs import runs
 
@@ -77,4 +78,28 @@ def test_trials_are_those_that_each_search_had(tmp_path: Path) -> None:
 )
 def test_the_rows_that_searches_had_are_told(rows: dict[str, Any], said: str) -> None:
     note = settings_note(Plan(contenders=find_contenders("lr,fm"), **rows))
-    assert note == f"The settings of every model were searched on validation rows with the same budget: {said}"
+    assert note == f"The settings of all models were searched on validation rows, each with {said}"
+
+
+@pytest.mark.parametrize(
+    ("files", "budget", "said"),
+    [
+        ([], None, "All models have their defaults."),
+        (["fm"], None, "The settings of fm are those of given/. Other models have their defaults."),
+        (["mdl", "fm"], None, "The settings of fm, mdl-wo-dep are those of given/."),
+        (
+            ["mdl"],
+            Budget(trials=9, minutes=5),
+            "The settings of mdl-wo-dep are those of given/. The settings of other models were searched on validation "
+            "rows, each with 9 trials or 5 minutes, whichever came first.",
+        ),
+    ],
+)
+def test_whose_settings_were_given_is_told(files: list[str], budget: Budget | None, said: str, tmp_path: Path) -> None:
+    folder = tmp_path / "given"
+    folder.mkdir()
+    for name in files:
+        (folder / f"{name}.toml").touch()
+    slow = {"mdl": 100} if files else {}
+    contenders = find_contenders("fm,mdl-wo-dep")
+    assert settings_note(Plan(contenders=contenders, configs=folder, budget=budget, slow_rows=slow)) == said
