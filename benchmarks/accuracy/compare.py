@@ -4,8 +4,8 @@
     python benchmarks/accuracy/compare.py frappe --scratch DIR          one of them
     python benchmarks/accuracy/compare.py --scratch DIR --gather        only gather what is done
 
-DIR keeps stores, searches and runs, so an interrupted benchmark goes on where it stopped. Settings of by-hand/TABLE/ are
-taken as they are, all others are searched. What is gathered here:
+DIR keeps stores, searches and runs, so an interrupted benchmark goes on where it stopped. Settings of by-hand/TABLE/
+are taken as they are, all others are searched. What is gathered here:
 
     results.csv                        one row a figure; the rows of a model on a table are replaced together
     comparison/TABLE/                  the tables that `compare` makes
