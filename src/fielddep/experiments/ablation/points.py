@@ -179,10 +179,10 @@ def short(value: Value) -> str:
     """A value as tables show it.
 
     Example:
-        >>> short(10.0), short("mdl")
-        ('10', 'mdl')
+        >>> short(2869.7), short("mdl")
+        ('2870', 'mdl')
     """
-    return value if isinstance(value, str) else f"{value:.{DIGITS}g}"
+    return value if isinstance(value, str) else f"{_rounded(value):g}"
 
 
 def _rounded(value: float) -> float:
