@@ -1,9 +1,9 @@
-"""How much the choice of the inner step size matters, with fixed and with scaled steps.
+"""How much the choice of the inner step size matters, with fixed, scaled and damped steps.
 
     python benchmarks/accuracy/inner_step.py frappe ml-tag-part --seeds 3
 
-Trains MDL with every `model.inner_lr` of `RATES`, as it is (`inner_step = "fixed"`) and divided by the norm of the
-row's E^T E ("scaled"), all other settings as `SETTINGS` has them, and writes the best validation loss of every run to
+Trains MDL with every `model.inner_lr` of `RATES` and every `model.inner_step` of `STEPS`, all other settings as
+`SETTINGS` has them, and writes the best validation loss of every run to
 `inner_step.csv`. Runs that stand there already are kept. Test rows are never looked at.
 """
 
@@ -27,7 +27,7 @@ from fielddep.training.history import History
 HERE = Path(__file__).parent
 OUT = HERE / "inner_step.csv"
 RATES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
-STEPS = ("fixed", "scaled")
+STEPS = ("fixed", "scaled", "damped")
 SETTINGS: dict[str, dict[str, object]] = {
     "default": {},
     "batch-norm": {
@@ -36,9 +36,8 @@ SETTINGS: dict[str, dict[str, object]] = {
         "model.product_output": False,
         "train.embedding_l2": 1.0,
     },
-    "large": {"model.d_embed": 64, "model.embedding_init_scale": 1.0, "train.embedding_l2": 0.01},
 }
-"""The library's defaults; settings as the paper's code has them; and embeddings that start large and stay so."""
+"""The library's defaults, and settings as the paper's code has them."""
 COLUMNS = ("table", "settings", "inner_step", "inner_lr", "seed", "validation_loss", "commit")
 
 

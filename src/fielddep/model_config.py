@@ -79,10 +79,11 @@ class MDLConfig(ModelConfig):
     d_embed: int | None = setting(None, "size of an embedding (k)", at_least=1)
     n_inner_steps: int = setting(4, "label-free refinement steps a row (T)", at_least=0)
     inner_lr: float = setting(1.0, "step size of the refinement (eta)", at_least=0)
-    inner_step: Literal["fixed", "scaled"] = setting(
+    inner_step: Literal["fixed", "scaled", "damped"] = setting(
         "fixed",
-        "steps of size inner_lr (fixed), or of inner_lr over the norm of the row's E^T E (scaled), so that the same "
-        "inner_lr suits embeddings of any size; above 2 a scaled step may overshoot",
+        "steps of size inner_lr (fixed), of inner_lr over the norm of the row's E^T E (scaled), or over the mean of "
+        "that norm and the one of an average row (damped), so that the same inner_lr suits embeddings of any size; "
+        "above 2 a scaled step may overshoot, above 1 a damped one",
     )
     sparsity: float = setting(10.0, "sum of the field weights mu (lambda); smaller gives sparser weights", above=0)
     dependencies: Literal["refined", "global", "none"] = setting(

@@ -25,12 +25,17 @@ def project(v: list[float], total: float) -> list[float]:
     return best[1]
 
 
-def oracle(e, w0, steps, lr, sparsity, *, mu_start="share", mu_from="new", mean=False, scaled=False):
+MEAN_NORM = 2.5
+"""Norm of an average row's E^T E, for damped steps."""
+
+
+def oracle(e, w0, steps, lr, sparsity, *, mu_start="share", mu_from="new", mean=False, inner_step="fixed"):
     """(W, mu) of one row after some steps: loops over scalars, W as lists."""
     m, k = len(e), len(e[0])
-    if scaled:
+    if inner_step != "fixed":
         gram = [[sum(a * b for a, b in zip(e_i, e_j, strict=True)) for e_j in e] for e_i in e]
-        lr /= sum(x * x for row in gram for x in row) ** 0.5
+        norm = sum(x * x for row in gram for x in row) ** 0.5
+        lr /= norm if inner_step == "scaled" else (norm + MEAN_NORM) / 2
     w = [[-1.0 if i == j else float(w0[i][j]) for j in range(m)] for i in range(m)]
     mu = [sparsity / m if mu_start == "share" else 1.0] * m
 
@@ -70,19 +75,21 @@ def test_equals_plain_loop(n_fields, d_embed, steps, sparsity):
 @pytest.mark.parametrize("mu_start", ["share", "one"])
 @pytest.mark.parametrize("mu_from", ["new", "old"])
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
-@pytest.mark.parametrize("inner_step", ["fixed", "scaled"])
+@pytest.mark.parametrize("inner_step", ["fixed", "scaled", "damped"])
 def test_every_variant_equals_plain_loop(mu_start, mu_from, reduction, inner_step):
     refinement = Refinement(
         4, n_inner_steps=3, inner_lr=0.5, sparsity=2.0, mu_start=mu_start, mu_update_from=mu_from,
         residual_reduction=reduction, inner_step=inner_step,
     ).double()  # fmt: skip
+    if inner_step == "damped":
+        refinement.mean_norm.fill_(MEAN_NORM)
     e_BFD = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(1)).double()
     found = refinement(e_BFD)
     for row in range(2):
         w, mu = oracle(
             e_BFD[row].tolist(), refinement.weight.tolist(), 3, 0.5, 2.0,
             mu_start=mu_start, mu_from=mu_from, mean=reduction == "mean",
-            scaled=inner_step == "scaled",
+            inner_step=inner_step,
         )  # fmt: skip
         assert np.abs(found.w_BFF[row].detach().numpy() - np.array(w)).max() < 1e-10
         assert np.abs(found.mu_BF[row].detach().numpy() - np.array(mu)).max() < 1e-10

@@ -134,6 +134,53 @@ def test_scaled_steps_do_not_overshoot_whatever_the_size_of_the_embeddings(inner
         )
 
 
+@pytest.mark.parametrize("inner_lr", [0.1, 0.95])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 30.0])
+def test_damped_steps_do_not_overshoot_and_move_small_rows_less(inner_lr, size):
+    refinement = Refinement(6, n_inner_steps=8, inner_lr=inner_lr, sparsity=3.0, inner_step="damped")
+    torch.nn.init.normal_(refinement.weight)
+    e_BFD = size * torch.randn(50, 6, 5)
+    refinement.track_norm(e_BFD)
+    path = list(refinement.path(e_BFD))
+    for before, after in itertools.pairwise(state.squared_residuals_BF for state in path):
+        assert (after <= before * (1 + 1e-5)).all()
+    moved_B, moved_less_B = (
+        (refinement(rows).w_BFF - refinement.w0_FF).square().sum(dim=(1, 2)) for rows in (e_BFD, 0.1 * e_BFD)
+    )
+    assert (moved_less_B < 0.05 * moved_B).all()
+
+
+def test_damped_steps_are_scaled_ones_where_no_row_was_seen_and_for_average_rows():
+    damped = Refinement(6, n_inner_steps=3, inner_step="damped")
+    scaled = Refinement(6, n_inner_steps=3, inner_step="scaled")
+    e_BFD = torch.randn(1, 6, 5)
+    for _ in range(2):
+        torch.testing.assert_close(damped(e_BFD).w_BFF, scaled(e_BFD).w_BFF)
+        damped.track_norm(e_BFD)
+
+
+def test_the_norm_of_an_average_row_is_followed_in_training_only():
+    norm, n_rows = Refinement(2, inner_step="damped"), 7
+    rows = torch.randn(n_rows, 2, 3)
+    norms = [float(torch.linalg.matrix_norm(e_FD @ e_FD.T)) for e_FD in rows]
+    norm.track_norm(rows)
+    assert float(norm.mean_norm) == pytest.approx(sum(norms) / n_rows, rel=1e-5)
+    norm.track_norm(torch.zeros(3, 2, 3))
+    assert float(norm.mean_norm) == pytest.approx(0.9 * sum(norms) / n_rows, rel=1e-5)
+    layout = FieldLayout(names=("a", "b"), n_ids=(5, 7))
+    model = MDL(layout, 1, MDLConfig(d_embed=4, inner_step="damped", hidden=()))
+    ids_BF, numbers_BN = torch.tensor([[0, 5], [3, 6]]), torch.empty(2, 0)
+    model.eval().training_forward(ids_BF, numbers_BN)
+    model(ids_BF, numbers_BN)
+    assert float(model.refinement.mean_norm) == 0
+    model.train().training_forward(ids_BF, numbers_BN)
+    assert float(model.refinement.mean_norm) > 0
+    assert "refinement.mean_norm" in model.state_dict()
+    fixed = MDL(layout, 1, MDLConfig(d_embed=4))
+    fixed.train().training_forward(ids_BF, numbers_BN)
+    assert "refinement.mean_norm" not in fixed.state_dict()
+
+
 def test_constraints_hold_after_every_step():
     refinement = Refinement(6, n_inner_steps=5, inner_lr=2.0, sparsity=3.0)
     for t, state in enumerate(refinement.path(torch.randn(20, 6, 4) * 0.3)):

@@ -22,6 +22,7 @@ class InnerLoop:
     """What the steps depend on besides embeddings and W(0); the names are those of `nn.refinement`.
 
     Attributes:
+        mean_norm: |S| of an average row, for damped steps; zero for others.
         value_scale: factor of mu * W in the network's input.
         with_diagonal: whether the network sees the diagonal.
     """
@@ -36,6 +37,7 @@ class InnerLoop:
     mean_residuals: bool
     gram_form: bool
     unit_norm: bool
+    mean_norm: float = 0.0
     value_scale: float = 1.0
     with_diagonal: bool = True
 
@@ -56,6 +58,7 @@ class InnerLoop:
             mu_from_old=self.mu_from_old,
             with_diagonal=self.with_diagonal,
             unit_norm=self.unit_norm,
+            mean_norm=self.mean_norm,
         )
 
 

@@ -19,6 +19,9 @@ from fielddep.nn.mlp import build_mlp
 from fielddep.nn.model import FieldModel, decided
 from fielddep.nn.refinement import Dependencies, Refinement
 
+TRACKED_ROWS = 256
+"""Rows of a training batch that tell what an average row is like, for damped steps of refinement."""
+
 
 class MDL(FieldModel):
     """The model of the paper; every point where paper and reference code differ is a setting of `MDLConfig`.
@@ -75,11 +78,17 @@ class MDL(FieldModel):
         self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Logits, and zeta times the dependency loss where `dependencies = "global"`."""
+        if self.training and self.refinement.mean_norm is not None:
+            self._track_norm(ids_BF[:TRACKED_ROWS], numbers_BN[:TRACKED_ROWS])
         logits_BC, dependencies = self._logits(ids_BF, numbers_BN)
         if self.config.dependencies != "global" or dependencies is None:
             return logits_BC, None
         loss_BF = dependencies.loss_BF(self.config.sparsity)
         return logits_BC, self.config.global_penalty * loss_BF.sum(dim=1).mean()
+
+    @torch.no_grad()
+    def _track_norm(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> None:
+        self.refinement.track_norm(self.fields_of(self.embedding(ids_BF, numbers_BN)))
 
     def embed(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
         """Embedded fields and crosses (B, F, D); the fields are the columns of E."""

@@ -22,6 +22,9 @@ from fielddep import kernels
 from fielddep.kernels.refinement import InnerLoop, refine
 from fielddep.nn.simplex import project_to_simplex
 
+NORM_MOMENTUM = 0.1
+"""How far the norm of an average row follows that of a batch."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dependencies:
@@ -49,7 +52,8 @@ class Refinement(nn.Module):
         n_fields: m.
         n_inner_steps: T; zero gives W(0).
         inner_lr: eta.
-        inner_step: steps of size eta ("fixed"), or of eta over the norm of the row's S ("scaled").
+        inner_step: steps of size eta ("fixed"), of eta over the norm of the row's S ("scaled"), or over the mean of
+            that norm and the one of an average row, as `track_norm` knows it ("damped").
         sparsity: lambda, the sum of mu.
         mu_start: mu(0) is lambda/m each ("share") or 1 each ("one").
         mu_update_from: the mu update uses W(t) ("new") or W(t-1) ("old").
@@ -61,6 +65,7 @@ class Refinement(nn.Module):
     """
 
     off_diagonal_FF: torch.Tensor
+    mean_norm: torch.Tensor | None
 
     def __init__(
         self,
@@ -68,7 +73,7 @@ class Refinement(nn.Module):
         *,
         n_inner_steps: int = 4,
         inner_lr: float = 1.0,
-        inner_step: Literal["fixed", "scaled"] = "fixed",
+        inner_step: Literal["fixed", "scaled", "damped"] = "fixed",
         sparsity: float = 10.0,
         mu_start: Literal["share", "one"] = "share",
         mu_update_from: Literal["new", "old"] = "new",
@@ -78,7 +83,8 @@ class Refinement(nn.Module):
         super().__init__()
         self.n_inner_steps = n_inner_steps
         self.inner_lr = inner_lr
-        self.scaled = inner_step == "scaled"
+        self.scaled = inner_step != "fixed"
+        self.register_buffer("mean_norm", torch.zeros(()) if inner_step == "damped" else None)
         self.sparsity = sparsity
         self.mu_update_from = mu_update_from
         self.residual_reduction = residual_reduction
@@ -114,15 +120,32 @@ class Refinement(nn.Module):
             mean_residuals=self.residual_reduction == "mean",
             gram_form=gram_is_cheaper(n_fields, d_embed, self.n_inner_steps),
             unit_norm=self.scaled,
+            mean_norm=0.0 if self.mean_norm is None else float(self.mean_norm),
             value_scale=value_scale,
             with_diagonal=with_diagonal,
         )
+
+    def track_norm(self, e_BFD: torch.Tensor) -> None:
+        """Follow the norm of an average row's S, for damped steps; the first rows begin."""
+        if self.mean_norm is None:
+            return
+        norm = gram_norm(e_BFD).mean().to(self.mean_norm.dtype)
+        followed = self.mean_norm + NORM_MOMENTUM * (norm - self.mean_norm)
+        self.mean_norm.copy_(torch.where(self.mean_norm > 0, followed, norm))
+
+    def _step_norm(self, e_BFD: torch.Tensor) -> torch.Tensor:
+        """What the steps of every row are divided by (B, 1)."""
+        norm_B1 = gram_norm(e_BFD)
+        if self.mean_norm is None:
+            return norm_B1
+        damped_B1 = 0.5 * (norm_B1 + self.mean_norm.to(norm_B1.dtype))
+        return torch.where(self.mean_norm > 0, damped_B1, norm_B1)
 
     def path(self, e_BFD: torch.Tensor, n_inner_steps: int | None = None) -> Iterator[Dependencies]:
         """Dependencies before the first and after every step: (W(t), mu(t)) for t = 0 ... T."""
         n_steps = self.n_inner_steps if n_inner_steps is None else n_inner_steps
         n_rows, n_fields, d_embed = e_BFD.shape
-        norm_B1 = gram_norm(e_BFD) if self.scaled else e_BFD.new_ones(n_rows, 1)
+        norm_B1 = self._step_norm(e_BFD) if self.scaled else e_BFD.new_ones(n_rows, 1)
         product = ResidualProduct(e_BFD / norm_B1.sqrt().unsqueeze(2) if self.scaled else e_BFD, n_steps)
         per_residual = 1.0 / d_embed if self.residual_reduction == "mean" else 1.0
 

@@ -22,6 +22,7 @@ VARIANTS = [
     {"n_inner_steps": 0},
     {"mu_update_from": "old", "residual_reduction": "mean"},
     {"inner_step": "scaled"},
+    {"inner_step": "damped"},
     {"mu_start": "one", "dependency_scale": "raw", "dependency_diagonal": True},
     {"embedding_input": True, "product_output": False, "first_order": False},
     {"batch_norm": "all", "hidden": (8,)},

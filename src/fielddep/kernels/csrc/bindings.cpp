@@ -216,13 +216,14 @@ NB_MODULE(_native, m) {
             "__init__",
             [](Refinement* self, int64_t n_fields, int64_t d_embed, int64_t n_steps, float w_rate, float mu_rate,
                float total, float mu_start, float value_scale, bool gram_form, bool mu_from_old, bool with_diagonal,
-               bool unit_norm) {
+               bool unit_norm, float mean_norm) {
                 expect(n_fields > 0 && d_embed > 0 && n_steps >= 0, "sizes of a refinement must be positive");
-                new (self) Refinement{n_fields,    d_embed,   n_steps,     w_rate,        mu_rate,  total, mu_start,
-                                      value_scale, gram_form, mu_from_old, with_diagonal, unit_norm};
+                new (self) Refinement{n_fields,    d_embed,   n_steps,     w_rate,        mu_rate,   total,    mu_start,
+                                      value_scale, gram_form, mu_from_old, with_diagonal, unit_norm, mean_norm};
             },
             nb::kw_only(), "n_fields"_a, "d_embed"_a, "n_steps"_a, "w_rate"_a, "mu_rate"_a, "total"_a, "mu_start"_a,
-            "value_scale"_a, "gram_form"_a, "mu_from_old"_a, "with_diagonal"_a, "unit_norm"_a = false);
+            "value_scale"_a, "gram_form"_a, "mu_from_old"_a, "with_diagonal"_a, "unit_norm"_a = false,
+            "mean_norm"_a = 0.0f);
 
     nb::class_<Lookup>(m, "Lookup")
         .def("__init__",

@@ -26,6 +26,7 @@ struct Refinement {
     float w_rate, mu_rate, total, mu_start, value_scale;
     bool gram_form, mu_from_old, with_diagonal;
     bool unit_norm;  // the embeddings of a row are divided by the root of the norm of S, which is not differentiated
+    float mean_norm;  // above zero: divided by the root of the mean of that norm and this one
 };
 
 // One column of ids in a batch: its distinct values have slots start ... start + n_slots.

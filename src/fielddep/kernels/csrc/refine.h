@@ -3,7 +3,8 @@
 // Names: E is m x k here (a field a row), S = E E^T, G = S W, q_j the squared residual of field j.
 //     W(t+1) = W(t) - w_rate * mu_j(t) G(t) off the diagonal;  mu(t+1) = project(mu(t) - mu_rate * q(t+1 or t))
 // The backward pass runs the forward again and keeps (W, G, mu) of every step in cache instead of in memory.
-// With `unit_norm`, E stands for the embeddings divided by the root of their |S|, and q is given back in their own unit.
+// With `unit_norm`, E stands for the embeddings divided by the root of their |S|, and q is given back in their own unit;
+// with `mean_norm` too, by the root of the mean of |S| and `mean_norm`.
 // "Direct" products R = E^T W, G = E R replace S W where there are many more fields than embedding entries.
 #pragma once
 
@@ -14,7 +15,7 @@ namespace FIELDDEP_ISA {
 
 struct Steps {
     Lane *e, *s, *w, *g, *r, *mu, *q;
-    Lane* norm;  // |S| of the row
+    Lane* norm;  // what S is divided by
     int64_t stride_ff, stride_df, stride_f;  // zero where only the newest step is kept
     Lane* w_at(int64_t t) const { return w + t * stride_ff; }
     Lane* g_at(int64_t t) const { return g + t * stride_ff; }
@@ -60,7 +61,7 @@ inline void multiply_by(Lane factor, Lane* x, int64_t n) {
     for (int64_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
-// Brings |S| to one by scaling E (and S). The norm is at least the largest eigenvalue of S.
+// Brings |S| to one (below two, with a mean norm) by scaling E and S. |S| is at least the largest eigenvalue of S.
 inline void normalize(const Refinement& c, Steps& x) {
     const int64_t m = c.n_fields;
     if (!c.gram_form) gram(c, x);
@@ -68,6 +69,7 @@ inline void normalize(const Refinement& c, Steps& x) {
     for (int64_t i = 0; i < m * m; ++i) sum += x.s[i] * x.s[i];
     const Lane norm = square_root(sum), smallest = broadcast(1e-12f), one = broadcast(1.0f);
     *x.norm = norm < smallest ? smallest : norm;
+    if (c.mean_norm > 0) *x.norm = broadcast(0.5f) * (*x.norm + broadcast(c.mean_norm));
     multiply_by(one / square_root(*x.norm), x.e, m * c.d_embed);
     multiply_by(one / *x.norm, x.s, m * m);
 }
