@@ -36,8 +36,10 @@ SETTINGS: dict[str, dict[str, object]] = {
         "model.product_output": False,
         "train.embedding_l2": 1.0,
     },
+    "weak-ridge": {"train.embedding_l2": 0.02},
+    "strong-ridge": {"train.embedding_l2": 2.0},
 }
-"""The library's defaults, and settings as the paper's code has them."""
+"""The library's defaults, settings as the paper's code has them, and defaults with larger or smaller embeddings."""
 COLUMNS = ("table", "settings", "inner_step", "inner_lr", "seed", "validation_loss", "commit")
 
 
