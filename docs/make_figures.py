@@ -35,6 +35,20 @@ def inner_steps() -> str:
     return _table(["table", "settings", "step", *(f"{rate:g}" for rate in rates)], rows)
 
 
+def inner_costs() -> str:
+    """What a size of the inner step costs beside the best size and kind, over all tables and settings."""
+    runs = pl.read_csv(BENCHMARKS / "accuracy/inner_step.csv")
+    case = ["table", "settings"]
+    means = runs.group_by(*case, "inner_step", "inner_lr").agg(pl.col("validation_loss").mean())
+    costs = means.with_columns(cost=pl.col("validation_loss") - pl.col("validation_loss").min().over(case))
+    rates = runs["inner_lr"].unique().sort()
+    rows = []
+    for step in runs["inner_step"].unique().sort():
+        found = [costs.filter(inner_step=step, inner_lr=rate)["cost"].to_list() for rate in rates]
+        rows.append([step, *(f"{fmean(cost):.4f} ({max(cost):.4f})" for cost in found)])
+    return _table(["step", *(f"{rate:g}" for rate in rates)], rows)
+
+
 def encoding() -> str:
     """Time and memory of `encode`."""
     rows = [
@@ -103,6 +117,7 @@ def field_growth() -> str:
 
 FIGURES: dict[str, Callable[[], str]] = {
     "inner-steps": inner_steps,
+    "inner-costs": inner_costs,
     "encoding": encoding,
     "training": training,
     "trees": trees,
