@@ -31,7 +31,6 @@ def inner_steps() -> str:
         [table, settings, step, *(_mean_loss(part.filter(inner_lr=rate)["validation_loss"]) for rate in rates)]
         for (table, settings, step), part in runs.group_by("table", "settings", "inner_step", maintain_order=True)
     ]
-    rows.sort(key=lambda row: row[:3])
     return _table(["table", "settings", "step", *(f"{rate:g}" for rate in rates)], rows)
 
 
@@ -135,7 +134,8 @@ def filled(page: str) -> str:
 
 def _inner_runs() -> pl.DataFrame:
     """Runs with other inner steps; those of 100, which are bad everywhere, would make a page too wide."""
-    return pl.read_csv(BENCHMARKS / "accuracy/inner_step.csv").filter(pl.col("inner_lr") < 100)
+    runs = pl.read_csv(BENCHMARKS / "accuracy/inner_step.csv").filter(pl.col("inner_lr") < 100)
+    return runs.sort("table", "settings", "inner_step", "inner_lr")
 
 
 def _test_means() -> pl.DataFrame:

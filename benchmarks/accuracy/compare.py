@@ -52,14 +52,12 @@ class Bench:
 
     Attributes:
         models: who takes part.
-        rows: training rows that searches use, as `--rows` of `fielddep compare` takes them; "" for all.
         settings: of the encoding.
         trials: of each search at most.
         minutes: of each search at most.
     """
 
     models: tuple[str, ...]
-    rows: str = ""
     settings: tuple[str, ...] = ()
     trials: int = 10
     minutes: float = 5.0
@@ -78,7 +76,6 @@ BENCHES = {
 def command(name: str, given: argparse.Namespace) -> list[str]:
     """The call of `fielddep compare` for one table."""
     bench = BENCHES[name]
-    rows = bench.rows if given.rows is None else given.rows
     by_hand = HERE / BY_HAND / name
     options = {
         "--models": ",".join(given.models or bench.models),
@@ -86,7 +83,7 @@ def command(name: str, given: argparse.Namespace) -> list[str]:
         "--configs": by_hand if by_hand.exists() else None,
         "--trials": given.trials or bench.trials,
         "--minutes": given.minutes or bench.minutes,
-        "--rows": rows or None,
+        "--rows": given.rows,
         "--threads": given.threads,
         "--jobs": given.jobs,
         "--raw": tables.data_home(),
@@ -156,7 +153,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--trials", type=int, help="instead of the planned budget")
     parser.add_argument("--minutes", type=float, help="instead of the planned budget")
-    parser.add_argument("--rows", help="instead of the planned sample; '' tunes on all rows")
+    parser.add_argument("--rows", help="tune on a sample, as `fielddep compare` takes it")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--gather", action="store_true", help="run nothing, gather what is done")

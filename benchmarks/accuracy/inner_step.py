@@ -3,8 +3,8 @@
     python benchmarks/accuracy/inner_step.py frappe ml-tag-part --seeds 3
 
 Trains MDL with every `model.inner_lr` of `RATES` and every `model.inner_step` of `STEPS`, all other settings as
-`SETTINGS` has them, and writes the best validation loss of every run to
-`inner_step.csv`. Runs that stand there already are kept. Test rows are never looked at.
+`SETTINGS` has them, and writes the best validation loss of every run to `inner_step.csv`. Runs that stand there already
+are kept. Test rows are never looked at.
 """
 
 from __future__ import annotations

@@ -103,8 +103,7 @@ def compare(
         keep_failed=keep_failed,
     )
     check_control(control, out, plan)
-    if control is None:
-        say_untested(out, plan)
+    say_untested(control, out, plan)
     options: dict[str, object] = {"--models": models, "--seeds": seeds, "--target": target, "--task": task}
     options |= {"--configs": configs, "--trials": trials, "--minutes": minutes, "--rows": rows}
     options |= {"--control": control, "--threads": threads, "--jobs": jobs, "--raw": raw}
@@ -151,12 +150,12 @@ def say_left_out(models: str) -> None:
         say(f"left out, as not installed: {', '.join(absent)}; pip install 'fielddep[trees]'")
 
 
-def say_untested(out: Path, plan: Plan) -> None:
+def say_untested(control: str | None, out: Path, plan: Plan) -> None:
     """Tell at the start that there will be no tests, as the control takes no part."""
     from fielddep.experiments.comparison import CONTROL, compared_models
 
     names = compared_models(out, plan)
-    if CONTROL not in names and len(names) > 1:
+    if control is None and CONTROL not in names and len(names) > 1:
         say(f"no model will be tested against another, as {CONTROL} takes no part; --control {names[0]} tests them")
 
 

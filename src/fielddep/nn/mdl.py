@@ -47,11 +47,12 @@ class MDL(FieldModel):
         self.embedding_dropout = nn.Dropout(config.embedding_dropout)
         self.first_order = EmbeddingTable(layout, n_outputs) if config.first_order else None
         self.interactions = BilinearInteractions(n_columns, d_embed, init=config.interaction_init)
+        refines = config.dependencies == "refined"
         self.refinement = Refinement(
             n_fields,
-            n_inner_steps=config.n_inner_steps if config.dependencies == "refined" else 0,
+            n_inner_steps=config.n_inner_steps if refines else 0,
             inner_lr=config.inner_lr,
-            inner_step=config.inner_step,
+            inner_step=config.inner_step if refines else "fixed",  # without steps there is no norm to follow
             sparsity=config.sparsity,
             mu_start=config.mu_start,
             mu_update_from=config.mu_update_from,
