@@ -1,16 +1,17 @@
 # make demo    set up and run the whole way on real data
 # make test    set up and run the tests
+# make quick   lint, types and all but the slow tests
 # make check   lint, types, tests, doctests, README examples
 # make docs    build the user guide into site/
-# make bench   speed and memory, beside other programs; make bench-size, make bench-accuracy: the other benchmarks
+# make bench   speed and memory, compared with other programs; make bench-size, make bench-accuracy: the other benchmarks
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types docs bench bench-size bench-accuracy clean
+.PHONY: demo test quick check lint types docs bench bench-size bench-accuracy clean
 
-$(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/fielddep/kernels/csrc/*)
+$(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/fielddep/nn/kernels/csrc/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,demo]'
 	touch $@
@@ -20,8 +21,11 @@ demo: $(STAMP)
 
 test: check
 
+quick: lint types
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m 'not slow' -q
+
 check: lint types
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=90
+	FIELDDEP_KERNELS=native OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=90
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Tables of the guide that come from the committed benchmarks.
+"""Tables of the guide, and the highlights of the README, from the committed benchmarks.
 
     python docs/make_figures.py            # writes them into the pages, between their marks
 
@@ -14,13 +14,59 @@ from statistics import fmean
 
 import polars as pl
 
-PAGES = Path(__file__).parent
-BENCHMARKS = PAGES.parent / "benchmarks"
+GUIDE = Path(__file__).parent
+PAGES = (GUIDE.parent / "README.md", *sorted(GUIDE.glob("*.md")))
+BENCHMARKS = GUIDE.parent / "benchmarks"
 MARKED = re.compile(r"(?P<begin><!-- figures: (?P<name>[\w-]+) -->\n\n).*?(?P<end>\n\n<!-- end of figures -->)", re.S)
 
 LOSSES = {**dict.fromkeys(("frappe", "ml-tag-part", "flights", "diabetes130"), "logloss"), "ml-rating": "mse"}
 """Tables of the accuracy benchmark, and the loss of each."""
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 SMALL_FIGURES = (("mdl", "logloss"), ("lightgbm", "logloss"), ("mdl", "base_logloss"))
+
+
+def highlights() -> str:
+    """Why one would choose the library, in three figures, with what speaks against it."""
+    return "\n".join([_speed_highlight(), _size_highlight(), _accuracy_highlight()])
+
+
+def _speed_highlight() -> str:
+    steps = pl.read_csv(BENCHMARKS / "speed/results.csv").filter(what="train")
+    ours = dict(steps.filter(program="fielddep").select("shape", "rows_per_s").iter_rows())
+    textbook = steps.filter(program="textbook").select("shape", "rows_per_s").iter_rows()
+    ratios = [ours[shape] / rate for shape, rate in textbook]
+    xdeepfm, deepfm = (_over_peer(steps, f"deepctr-{model}") for model in ("xdeepfm", "deepfm"))
+    return (
+        f"- **Fast on two cores.** It trains {min(ratios):.0f} to {max(ratios):.0f} times as fast as the paper's "
+        f"equations in plain PyTorch,\n  and {xdeepfm} times as fast as DeepCTR-Torch's xDeepFM (its DeepFM: {deepfm} "
+        "times; [speed](docs/speed.md))."
+    )
+
+
+def _over_peer(steps: pl.DataFrame, program: str) -> str:
+    """The smallest and the largest ratio of our training speed over that of a peer."""
+    ratios = steps.filter(program=program).select(pl.col("fielddep_rows_per_s") / pl.col("rows_per_s")).to_series()
+    return f"{ratios.min():.0f} to {ratios.max():.0f}"
+
+
+def _size_highlight() -> str:
+    row = pl.read_csv(BENCHMARKS / "size/encode.csv").sort("rows").row(-1, named=True)
+    return (
+        f"- **Larger than memory.** {row['rows'] / 1e6:.0f} million rows, {row['csv_bytes'] / 1e9:.1f} GB of CSV with "
+        f"{row['n_categories'] / 1e6:.1f} million different values, are encoded in\n  {row['seconds']:.0f} seconds "
+        f"with {row['peak_mb'] / 1e3:.1f} GB of memory ([size](docs/larger-than-memory.md#what-it-costs))."
+    )
+
+
+def _accuracy_highlight() -> str:
+    means = _test_means()
+    lost = [table for table in LOSSES if _ranked(means, table)[0] == "catboost"]
+    mdl, catboost = (_mean(means, "frappe", model, "logloss") for model in ("mdl", "catboost"))
+    return (
+        f"- **Accurate, but not everywhere.** With equal tuning it is {_place(means, 'ml-rating')} models on ML-Rating "
+        f"and {_place(means, 'frappe')} on Frappe.\n  CatBoost is ahead on {len(lost)} of {len(LOSSES)} tables: on "
+        f"Frappe with a logloss of {catboost} against {mdl} ([accuracy](docs/accuracy.md))."
+    )
 
 
 def inner_steps() -> str:
@@ -35,7 +81,7 @@ def inner_steps() -> str:
 
 
 def inner_costs() -> str:
-    """What a size of the inner step costs beside the best size and kind, over all tables and settings."""
+    """What a size of the inner step costs compared with the best size and kind, over all tables and settings."""
     runs = _inner_runs()
     case = ["table", "settings"]
     means = runs.group_by(*case, "inner_step", "inner_lr").agg(pl.col("validation_loss").mean())
@@ -73,7 +119,7 @@ def training() -> str:
 
 
 def trees() -> str:
-    """MDL beside the tree models, with tuned settings."""
+    """MDL and the tree models, with tuned settings."""
     means = _test_means()
     rows = [
         [table, model, _mean(means, table, model, loss), _mean(means, table, model, "auc") if loss != "mse" else ""]
@@ -91,6 +137,19 @@ def dependencies() -> str:
         for table, loss in LOSSES.items()
     ]
     return _table(["table", "metric", "MDL", "without dependencies"], rows)
+
+
+def missed_settings() -> str:
+    """Tuned settings on the ML-Tag part, and better ones that the search missed, with and without dependencies."""
+    by_hand = BENCHMARKS / "accuracy/ablation/ml-tag-part/batch-norm/results.csv"
+    rows = []
+    for settings, path in (("tuned", BENCHMARKS / "accuracy/results.csv"), ("by hand", by_hand)):
+        runs = pl.read_csv(path, infer_schema_length=None).filter(
+            dataset="ml-tag-part", variant="tuned", split="test", metric="logloss"
+        )
+        found = [runs.filter(model=model)["value"] for model in ("mdl", "mdl-wo-dep")]
+        rows.append([settings, *(f"{values.mean():.4f} ± {values.std():.4f}" for values in found)])
+    return _table(["settings", "MDL", "without dependencies"], rows)
 
 
 def small_tables() -> str:
@@ -115,12 +174,14 @@ def field_growth() -> str:
 
 
 FIGURES: dict[str, Callable[[], str]] = {
+    "highlights": highlights,
     "inner-steps": inner_steps,
     "inner-costs": inner_costs,
     "encoding": encoding,
     "training": training,
     "trees": trees,
     "dependencies": dependencies,
+    "missed-settings": missed_settings,
     "small-tables": small_tables,
     "field-growth": field_growth,
 }
@@ -145,6 +206,18 @@ def _test_means() -> pl.DataFrame:
     return tuned.group_by("dataset", "model", "metric").agg(pl.col("value").mean())
 
 
+def _ranked(means: pl.DataFrame, table: str) -> list[str]:
+    """Models by their loss, the best first; MDL's own variant is not counted."""
+    found = means.filter(pl.col("model") != "mdl-wo-dep", dataset=table, metric=LOSSES[table])
+    return found.sort("value")["model"].to_list()
+
+
+def _place(means: pl.DataFrame, table: str) -> str:
+    """MDL's place on a table, in words."""
+    ranked = _ranked(means, table)
+    return f"{ORDINALS[ranked.index('mdl')]} of {len(ranked)}"
+
+
 def _mean(means: pl.DataFrame, table: str, model: str, metric: str) -> str:
     return f"{means.filter(dataset=table, model=model, metric=metric)['value'].item():.4f}"
 
@@ -160,5 +233,5 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 if __name__ == "__main__":
-    for path in sorted(PAGES.glob("*.md")):
+    for path in PAGES:
         path.write_text(filled(path.read_text("utf-8")), "utf-8")

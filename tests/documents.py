@@ -1,4 +1,4 @@
-"""Documents that are run: commands and blocks of a Markdown page, and their output beside what the page shows."""
+"""Pages that are run: the commands and blocks of a Markdown page, and their output compared with what it shows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _FENCE = re.compile(
 )
 _OWN_TO_ROWS = ("crosses of two fields:",)
 """Starts of lines whose rest follows from the rows."""
-_NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+_NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?: (?:ms|s|min|h|bytes|kB|MB|GB)\b)?"
+_NUMBERS = re.compile(rf"{_NUMBER}(?: {_NUMBER})*")
+"""One number or more in a row, each with its unit: both depend on the rows and on the machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +62,10 @@ def find_blocks(page: str) -> list[Block]:
     ]
 
 
-def indented_commands(page: str) -> list[str]:
-    """Command lines that stand indented in a page, as in the README."""
-    return [line.strip() for line in page.splitlines() if line.startswith("    fielddep ")]
+def find_commands(page: str) -> list[str]:
+    """Command lines of fielddep in the shell blocks of a page, continued lines joined."""
+    shells = [block.text.replace("\\\n", " ") for block in find_blocks(page) if block.language == "shell"]
+    return [line for text in shells for line in text.splitlines() if line.startswith("fielddep ")]
 
 
 def run_command(line: str, smaller: Mapping[str, str] | None = None) -> str:
@@ -152,4 +155,4 @@ def stable_lines(text: str) -> Iterator[str]:
         elif not words:
             inside = False
         elif not inside and words != SKIPPED:
-            yield next((start for start in _OWN_TO_ROWS if words.startswith(start)), _NUMBER.sub("#", words))
+            yield next((start for start in _OWN_TO_ROWS if words.startswith(start)), _NUMBERS.sub("#", words))

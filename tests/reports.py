@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fielddep.config import Config
-from fielddep.data.store.store import Store
-from fielddep.fitting import TrainingData
-from fielddep.run import Run, train_run
+from fielddep.artifacts.run import Run
+from fielddep.config.settings import Config
+from fielddep.store.store import Store
 
 SCRIPT = "<script>alert(1)</script>"
 FIELDS = (SCRIPT, "shape & size", "price", "leak")
@@ -50,11 +49,6 @@ def config_of(task: str, **settings: object) -> Config:
     return Config().replace(values | {key.replace("__", "."): value for key, value in settings.items()})
 
 
-def make_run(
-    folder: Path, task: str = "binary", table: pl.DataFrame | Store | None = None, **settings: object
-) -> tuple[Run, TrainingData]:
-    """A run and the rows it was made from."""
-    prepared: list[TrainingData] = []
-    rows = odd_frame() if table is None else table
-    run = train_run(rows, config_of(task, **settings), folder, source="table.csv", on_prepared=prepared.append)
-    return run, prepared[0]
+def make_run(folder: Path, task: str = "binary", table: pl.DataFrame | Store | None = None, **settings: object) -> Run:
+    """A run that was just trained."""
+    return Run.train(odd_frame() if table is None else table, config_of(task, **settings), folder, name="table.csv")

@@ -1,8 +1,12 @@
-"""Small sizes of every model, which the tests that run over all of them share."""
+"""Small models and encoded rows that the tests over all models share."""
 
 from __future__ import annotations
 
-from fielddep.config import MODEL_CONFIGS, Config
+from dataclasses import replace
+
+from fielddep.config.defaults import decide
+from fielddep.config.settings import MODEL_CONFIGS, Config
+from fielddep.training.prepare import Prepared
 
 SMALL = {
     "mdl": {"d_embed": 4, "hidden": [8]},
@@ -17,7 +21,7 @@ SMALL = {
     "saint": {"d_embed": 8, "n_heads": 2, "n_reference": 8},
     "finalmlp": {"d_embed": 4, "hidden": [10], "hidden_2": [5], "gate_hidden": [6], "n_heads": 5},
 }
-"""Small sizes; a model that is not named takes embeddings of 4, networks of 8 units and its other defaults."""
+"""Small sizes; a model that is not named has embeddings of 4, networks of 8 units and its other defaults."""
 
 
 def small_settings(name: str) -> dict[str, object]:
@@ -30,3 +34,9 @@ def small_settings(name: str) -> dict[str, object]:
 def small_config(name: str, **settings: object) -> Config:
     """Settings of a small model; further ones as `quick_config` takes them, with `__` for the dot."""
     return Config().replace({**small_settings(name), **{k.replace("__", "."): v for k, v in settings.items()}})
+
+
+def for_model(prepared: Prepared, config: Config) -> Prepared:
+    """Rows that are encoded already, for another model: the encoding does not depend on it."""
+    assert (config.data, config.split) == (prepared.config.data, prepared.config.split)
+    return replace(prepared, config=decide(config, n_rows=len(prepared.parts["train"])))

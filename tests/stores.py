@@ -6,37 +6,32 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import torch
 
-from fielddep.config import Config
-from fielddep.data.batch import FieldLayout
-from fielddep.data.encoded import EncodedTable
-from fielddep.data.encoder import TableEncoder
-from fielddep.data.schema import infer_schema
-from fielddep.data.splits import Split
-from fielddep.data.store.store import PART_NAMES, Store, StoreWriter
-from fielddep.prepared import prepare
+from fielddep.config.settings import Config
+from fielddep.encoding.rows import EncodedRows, Layout
+from fielddep.encoding.split import Parts
+from fielddep.store.format import PARTS
+from fielddep.store.store import MemoryWriter, Store, StoreWriter
+from fielddep.training.prepare import prepare
+from tests.streamed import learned
 
 
 def write_store(
-    folder: Path, frame: pl.DataFrame, config: Config, *, block_rows: int = 32, split: Split | None = None
+    folder: Path, frame: pl.DataFrame, config: Config, *, block_rows: int = 32, parts: Parts | None = None
 ) -> Store:
     """A store of a table, with the encoder and the split that `prepare` gives it."""
-    prepared = prepare(frame, config, split=split)
-    marks = np.zeros(len(frame), dtype=np.uint8)
-    for mark, name in enumerate(PART_NAMES):
-        marks[getattr(prepared.split, name)] = mark
+    store = prepare(frame, config, parts=parts).store
     folder.mkdir(parents=True)
-    writer = StoreWriter(
-        folder, encoder=prepared.encoder, config=config, block_rows=block_rows, shard_rows=4 * block_rows
-    )
-    writer.append(prepared.encoder.encode(frame, with_target=True, handle_unknown="rare"), marks)
+    writer = StoreWriter(folder, encoder=store.encoder, config=config, chunk_rows=block_rows, shard_rows=4 * block_rows)
+    writer.append({**store.read(0, len(frame)).arrays, PARTS: store.parts(0, len(frame))})
     return writer.finish()
 
 
-def numbered_store(folder: Path, parts: np.ndarray, *, block_rows: int = 8) -> Store:
-    """Rows whose target is their number and whose weight is one more; the first field has id 2 + number % 3."""
-    folder.mkdir(parents=True)
+def numbered_store(folder: Path | None, parts: np.ndarray, *, block_rows: int = 8) -> Store:
+    """Rows whose target is their number and whose weight is one more; the first field has id 2 + number % 3.
+
+    They lie in memory where no folder is given.
+    """
     frame = pl.DataFrame({"a": ["x", "y", "z"] * 20, "b": ["u", "v"] * 30, "size": np.arange(60) / 7, "y": [0, 1] * 30})
     config = Config().replace(
         {
@@ -48,19 +43,25 @@ def numbered_store(folder: Path, parts: np.ndarray, *, block_rows: int = 8) -> S
         }
     )
     frame = frame.with_columns(w=1.0)
-    encoder = TableEncoder.fit(frame, infer_schema(frame, config), config.data)
-    writer = StoreWriter(folder, encoder=encoder, config=config, block_rows=block_rows, shard_rows=2 * block_rows)
-    writer.append(numbered_rows(encoder.layout, len(parts)), parts.astype(np.uint8))
+    encoder = learned(frame, config)
+    writer: StoreWriter | MemoryWriter
+    if folder is None:
+        writer = MemoryWriter(encoder=encoder, config=config, n_rows=len(parts), chunk_rows=block_rows)
+    else:
+        folder.mkdir(parents=True)
+        writer = StoreWriter(folder, encoder=encoder, config=config, chunk_rows=block_rows, shard_rows=2 * block_rows)
+    writer.append({**numbered_rows(encoder.layout, len(parts)).arrays, PARTS: parts.astype(np.uint8)})
     return writer.finish()
 
 
-def numbered_rows(layout: FieldLayout, n_rows: int) -> EncodedTable:
-    number = torch.arange(n_rows)
-    ids_RF = torch.stack([2 + number % 3, 2 + number % 2, torch.ones_like(number)], dim=1).int()
-    return EncodedTable(
+def numbered_rows(layout: Layout, n_rows: int) -> EncodedRows:
+    number = np.arange(n_rows)
+    return EncodedRows(
         layout=layout,
-        ids_RF=ids_RF,
-        numbers_RN=(number / 10).float().unsqueeze(1),
-        target_R=number.float(),
-        weight_R=number.float() + 1,
+        arrays={
+            "ids": np.stack([2 + number % 3, 2 + number % 2, np.ones_like(number)], axis=1).astype(np.int32),
+            "numbers": (number / 10).astype(np.float32)[:, np.newaxis],
+            "target": number.astype(np.float32),
+            "weight": number.astype(np.float32) + 1,
+        },
     )

@@ -4,7 +4,7 @@
     python benchmarks/accuracy/ablate.py frappe --scratch DIR --what steps
     python benchmarks/accuracy/ablate.py --scratch DIR --gather         only gather what is done
 
-DIR keeps stores and runs, so an interrupted benchmark goes on where it stopped. Settings are those of
+DIR keeps stores and runs, so an interrupted benchmark resumes where it stopped. Settings are those of
 `configs/mdl-TABLE.toml`. What is gathered here:
 
     ablation/TABLE/     figures (WHAT.csv), tables (WHAT.md, WHAT.tex), pictures and verdicts of a table

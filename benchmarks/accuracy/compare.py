@@ -4,7 +4,7 @@
     python benchmarks/accuracy/compare.py frappe --scratch DIR          one of them
     python benchmarks/accuracy/compare.py --scratch DIR --gather        only gather what is done
 
-DIR keeps stores, searches and runs, so an interrupted benchmark goes on where it stopped. Settings of by-hand/TABLE/
+DIR keeps stores, searches and runs, so an interrupted benchmark resumes where it stopped. Settings of by-hand/TABLE/
 are taken as they are, all others are searched. What is gathered here:
 
     results.csv                        one row a figure; the rows of a model on a table are replaced together
@@ -129,7 +129,7 @@ def write_machine(here: Path = HERE, n_threads: int | None = None) -> None:
 
     Args:
         here: folder of the results.
-        n_threads: of all results; None where every row tells its own: what was said of rows that do not is kept.
+        n_threads: of all results; None where every row has its own; what is known of rows that do not is kept.
     """
     path = here / "machine.json"
     if n_threads is None and path.exists():

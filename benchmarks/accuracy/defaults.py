@@ -2,7 +2,7 @@
 
     python benchmarks/accuracy/defaults.py
 
-Trains with no setting at all on samples of the training rows of three tables, beside LightGBM with its own defaults
+Trains with no setting at all on samples of the training rows of three tables, and LightGBM with its own defaults
 and early stopping on the same validation rows, and measures both on all test rows. A sample of n rows holds out a
 tenth of them for validation. Rows are appended to `defaults.csv` as they are done.
 """
@@ -19,11 +19,9 @@ import numpy as np
 import torch
 
 import tables
-from fielddep.environment import source_version
-from fielddep.experiments.contender_training import train_contender
+from fielddep.artifacts.run import source_version
 from fielddep.experiments.contenders import find_contender
-from fielddep.experiments.trained import measured
-from fielddep.fitting import measure, train_model
+from fielddep.training.fit import fit
 
 RESULTS = Path(__file__).parent / "defaults.csv"
 COLUMNS = ("dataset", "rows", "model", "seed", "metric", "value", "train_seconds", "commit")
@@ -43,14 +41,14 @@ def sample(table: tables.BenchTable, n_rows: int, seed: int) -> tables.BenchTabl
 
 def run_mdl(table: tables.BenchTable, seed: int) -> dict[str, float]:
     prepared = table.encoded(find_contender("mdl").config({"train.seed": seed}))
-    found = measure(prepared, train_model(prepared))
+    found = fit(prepared).metrics
     base = {f"base_{name}": value for name, value in found["test_base_rate"].items()}
     return {**found["test"], **base}
 
 
 def run_lightgbm(table: tables.BenchTable, seed: int) -> dict[str, float]:
     prepared = table.encoded(find_contender("lightgbm").config({"train.seed": seed, "train.threads": 1}))
-    return measured(train_contender(prepared).logits, prepared.target, prepared.parts["test"]).metrics
+    return fit(prepared).metrics["test"]
 
 
 def done() -> set[tuple[str, ...]]:

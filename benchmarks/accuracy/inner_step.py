@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import itertools
 from pathlib import Path
 
 import torch
 
 import tables
-from fielddep.config import Config
-from fielddep.environment import source_version
+from fielddep.artifacts.run import source_version
+from fielddep.config.defaults import decide
+from fielddep.config.settings import Config
 from fielddep.errors import TrainingError
-from fielddep.fitting import Prepared, train_model
-from fielddep.training.defaults import decide
-from fielddep.training.history import History
+from fielddep.training.fit import train
+from fielddep.training.prepare import Prepared
 
 HERE = Path(__file__).parent
 OUT = HERE / "inner_step.csv"
@@ -51,13 +52,12 @@ def prepared(name: str) -> Prepared:
 def best_loss(base: Prepared, settings: dict[str, object]) -> float | None:
     """Lowest validation loss of a training; None where it diverged."""
     data = {f"data.{key}": value for key, value in base.config.to_dict()["data"].items()}
-    config = decide(Config().replace({**data, **settings}), n_rows=len(base.split.train))
-    history = History()
+    config = decide(Config().replace({**data, **settings}), n_rows=len(base.parts["train"]))
     try:
-        train_model(Prepared(config=config, encoder=base.encoder, split=base.split, parts=base.parts), history=history)
+        trained = train(dataclasses.replace(base, config=config))
     except TrainingError:
         return None
-    return min(evaluation.validation["loss"] for evaluation in history)
+    return trained.validation["loss"]
 
 
 def done() -> set[tuple[str, str, str, float, int]]:

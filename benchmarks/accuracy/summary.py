@@ -1,4 +1,4 @@
-"""Make the tables of the accuracy benchmark from `results.csv`: every figure here, an overview in the project's README.
+"""Make the tables of the accuracy benchmark from `results.csv`: every figure here, an overview in the guide.
 
 python benchmarks/accuracy/summary.py
 """
@@ -11,12 +11,12 @@ from pathlib import Path
 import polars as pl
 
 HERE = Path(__file__).parent
-PROJECT = HERE.parents[1]
+GUIDE = HERE.parents[1] / "docs" / "accuracy.md"
 KEYS = ["dataset", "model", "variant", "metric"]
 METRICS = ("logloss", "auc", "mse")
 LOSSES = ("logloss", "mse")
 REGRESSION = ("ml-rating",)
-PUBLISHED = "Beside published figures (`published.csv`; the better one where there are two):"
+PUBLISHED = "Compared with published figures (`published.csv`; the better one where there are two):"
 START, END = "<!-- accuracy: made by benchmarks/accuracy/summary.py -->", "<!-- end of accuracy -->"
 
 
@@ -97,8 +97,8 @@ def places(summary: pl.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def beside_published(summary: pl.DataFrame) -> str:
-    """Markdown: tuned models beside the better of their published figures."""
+def next_to_published(summary: pl.DataFrame) -> str:
+    """Markdown: tuned models next to the better of their published figures."""
     lines = [
         "| table | model | metric | here | published | from | difference |",
         "|---|---|---|---|---|---|---|",
@@ -115,7 +115,7 @@ def beside_published(summary: pl.DataFrame) -> str:
 
 
 def threads(results: pl.DataFrame, otherwise: int | None) -> str:
-    """How many threads the runs had: what their rows say, else what is known of rows that do not."""
+    """Threads of the runs: what their rows say, else what is known of rows that do not."""
     said = results["threads"].unique().to_list() if "threads" in results.columns else [None]
     found = {otherwise if n_threads is None else n_threads for n_threads in said}
     if None in found:
@@ -137,8 +137,8 @@ def note(results: pl.DataFrame) -> str:
 def texts(results: pl.DataFrame) -> dict[Path, str]:
     """What stands between the marks of every page."""
     summary = summarize(results)
-    parts = {PROJECT / "README.md": [places(summary), overview(summary)], HERE / "README.md": [table(summary)]}
-    parts[HERE / "README.md"] += [PUBLISHED, beside_published(summary)]
+    parts = {GUIDE: [places(summary), overview(summary)], HERE / "README.md": [table(summary)]}
+    parts[HERE / "README.md"] += [PUBLISHED, next_to_published(summary)]
     return {page: "\n\n".join(filter(None, [*found, note(results)])) for page, found in parts.items()}
 
 

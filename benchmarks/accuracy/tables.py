@@ -1,6 +1,6 @@
 """The tables of the accuracy benchmark: recipes of `fielddep.datasets` with seed 0, each with a fixed three-way split.
 
-The raw files are looked for in the folder that FIELDDEP_DATA names, else in `../shared/data` beside the project.
+The raw files are looked for in the folder that FIELDDEP_DATA names, else in `../shared/data` next to the project.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fielddep.config import Config
-from fielddep.data.splits import Split
+from fielddep.config.settings import Config
 from fielddep.datasets import find_recipe, load_table
-from fielddep.datasets.base import DATA_HOME
-from fielddep.datasets.sampling import PARTS, SPLIT
+from fielddep.datasets.recipe import DATA_HOME
+from fielddep.datasets.sampling import SPLIT
+from fielddep.encoding.split import PART_NAMES
 from fielddep.errors import UserError
-from fielddep.fitting import Prepared, prepare
+from fielddep.training.prepare import Prepared, prepare
 
-__all__ = ["NAMES", "PARTS", "BenchTable", "data_home", "load"]
+__all__ = ["NAMES", "PART_NAMES", "BenchTable", "data_home", "load"]
 
 SEED = 0
 NAMES = ("frappe", "ml-rating", "flights", "diabetes130", "ml-tag-part")
@@ -55,12 +55,13 @@ class BenchTable:
         return self.frame.filter(pl.Series(self.split == part))
 
     def encoded(self, config: Config) -> Prepared:
-        """The rows, split as they are here, encoded by the library for the model that the settings name."""
-        split = Split(train=self.rows("train"), validation=self.rows("validation"), test=self.rows("test"))
-        frame = self.frame.select(*self.fields, self.target)
+        """The rows of all parts, encoded by the library for the model that the settings name; others are dropped."""
+        is_used = np.isin(self.split.astype(str), PART_NAMES)
+        parts = np.array([PART_NAMES.index(part) for part in self.split[is_used]], dtype=np.uint8)
+        frame = self.frame.filter(pl.Series(is_used)).select(*self.fields, self.target)
         kinds = {name: "categorical" for name in self.fields if frame.schema[name] == pl.String}
         chosen = config.replace({"data.target": self.target, "data.task": self.task, "data.kinds": kinds})
-        return prepare(frame, chosen, split=split)
+        return prepare(frame, chosen, parts=parts)
 
 
 def load(name: str, home: Path | None = None) -> BenchTable:
@@ -68,7 +69,7 @@ def load(name: str, home: Path | None = None) -> BenchTable:
 
     Args:
         name: one of `NAMES`.
-        home: folder of the raw files; default: FIELDDEP_DATA, else `../shared/data` beside the project.
+        home: folder of the raw files; default: FIELDDEP_DATA, else `../shared/data` next to the project.
 
     Raises:
         UserError: for an unknown name, and for files that are absent or lack what they should hold.

@@ -5,7 +5,7 @@
 
 For each number of rows: writes a synthetic click log as CSV, encodes it in a fresh process, puts the figures into
 `encode.csv` and deletes both files again. At the end `encode.png` is drawn from all rows of the CSV. Sizes that the
-disk cannot hold are left out, with a word about it.
+disk cannot hold are skipped, which is printed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DISK_BYTES_A_ROW = 400
 def measure(n_rows: int, scratch: Path, settings: list[str], categories: list[str], keep: bool) -> dict[str, Any]:
     """One size: generate, encode, look at the store, delete."""
     table, store = scratch / f"clicks-{n_rows}.csv", scratch / f"clicks-{n_rows}.store"
-    made = script("generate.py", table.name, "--rows", str(n_rows), *categories, cwd=scratch)
+    made = script("clicks.py", table.name, "--rows", str(n_rows), *categories, cwd=scratch)
     print(f"{n_rows:,} rows written in {made.seconds:.1f} s", flush=True)
     set_ = [word for setting in settings for word in ("--set", setting)]
     command = ["encode", table.name, "--target", "click", "--out", store.name, "--force", "--quiet", *set_]
@@ -65,7 +65,7 @@ def main() -> None:
     categories = ["--categories", str(arguments.categories)] if arguments.categories else []
     for n_rows in arguments.rows:
         if shutil.disk_usage(scratch).free < n_rows * DISK_BYTES_A_ROW:
-            print(f"{n_rows:,} rows left out: they need about {n_rows * DISK_BYTES_A_ROW / 1e9:.0f} GB of disk")
+            print(f"{n_rows:,} rows skipped: they need about {n_rows * DISK_BYTES_A_ROW / 1e9:.0f} GB of disk")
             continue
         row = measure(n_rows, scratch, [*SETTINGS, *arguments.set], categories, arguments.keep)
         keep_rows(arguments.out, [row], key=("rows",))

@@ -5,7 +5,7 @@
 
 With --part, also the metrics on the rows of that part of two predictions that need no training: the click rate of the
 training rows for every row (`base`), and the true probability from the generator (`best`), which no model can beat but
-by luck. The rows are generated anew, so the seed and the number of categories must be those of the store's table.
+by luck. The rows are generated again, so the seed and the number of categories must be those of the store's table.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics import log_loss, roc_auc_score
 
-from fielddep.data.store.store import PART_NAMES, Store
-from fielddep.datasets.synthetic import click_batches
-from fielddep.datasets.synthetic_clicks import CLICK_PROBABILITY, CLICK_TARGET, N_CATEGORIES
+from clicks import CLICK_PROBABILITY, CLICK_TARGET, N_CATEGORIES, click_chunks
+from fielddep.store.store import PART_NAMES, Store
 
 
 def facts_of(store: Store) -> dict[str, object]:
@@ -36,16 +35,16 @@ def truth_of(store: Store, part: str, seed: int, n_categories: int) -> dict[str,
     """Metrics of the base rate and of the true probability on the rows of a part."""
     clicks, probabilities = [], []
     n_clicks = start = 0
-    batches = click_batches(store.n_rows, seed, n_categories=n_categories, with_probability=True)
-    for batch in batches:
-        marks = store.parts(start, start + batch.height)
-        start += batch.height
-        click = batch[CLICK_TARGET].to_numpy()
+    chunks = click_chunks(store.n_rows, seed, n_categories=n_categories, with_probability=True)
+    for chunk in chunks:
+        marks = store.parts(start, start + chunk.height)
+        start += chunk.height
+        click = chunk[CLICK_TARGET].to_numpy()
         if len(clicks) == 0 and not np.array_equal(store.read(0, len(click)).target_R, click):
             sys.exit("the store is of another table than the generator makes; give its --seed and --categories")
         n_clicks += int(click[marks == PART_NAMES.index("train")].sum())
         clicks.append(click[marks == PART_NAMES.index(part)])
-        probabilities.append(batch[CLICK_PROBABILITY].to_numpy()[marks == PART_NAMES.index(part)])
+        probabilities.append(chunk[CLICK_PROBABILITY].to_numpy()[marks == PART_NAMES.index(part)])
     truth, best = np.concatenate(clicks), np.concatenate(probabilities)
     base = np.full(len(truth), n_clicks / store.n_rows_of["train"])
     return {

@@ -79,11 +79,16 @@ def run_measured(command: Sequence[str], shown: str, cwd: Path) -> Measured:
 
 
 def origin() -> dict[str, str]:
-    """Columns that say where a row was measured."""
-    head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=PROJECT)
+    """Columns that say where a row was measured; a plus sign after the commit: `src` had uncommitted changes."""
+    commit = _git("rev-parse", "--short", "HEAD") + ("+" if _git("status", "--porcelain", "--", "src") else "")
     gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {gigabytes:.0f} GB"
-    return {"machine": machine, "commit": head.stdout.strip()}
+    return {"machine": machine, "commit": commit}
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=PROJECT)
+    return done.stdout.strip()
 
 
 def keep_rows(path: Path, rows: list[dict[str, Any]], key: tuple[str, ...]) -> None:

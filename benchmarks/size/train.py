@@ -5,7 +5,7 @@
 
 Writes a synthetic click log and encodes it (or takes a store in FOLDER that `encode.py --keep` left there), trains one
 epoch on its training rows, and evaluates on its test rows, each in a fresh process. `train.csv` gets one row for `fit`
-and one for `evaluate`. Beside the metrics of the model stand those of the base rate (every row gets the click rate)
+and one for `evaluate`. Next to the metrics of the model are those of the base rate (every row gets the click rate)
 and of the true probability, which only the generator knows and no model can beat.
 """
 
@@ -32,7 +32,7 @@ COLUMNS = (
 def make_store(n_rows: int, scratch: Path, categories: list[str]) -> Path:
     """Generate and encode; the table is deleted, the store stays."""
     table, store = scratch / f"clicks-{n_rows}.csv", scratch / f"clicks-{n_rows}.store"
-    script("generate.py", table.name, "--rows", str(n_rows), *categories, cwd=scratch)
+    script("clicks.py", table.name, "--rows", str(n_rows), *categories, cwd=scratch)
     set_ = [word for setting in SETTINGS for word in ("--set", setting)]
     try:
         fielddep(
@@ -72,7 +72,7 @@ def fit_row(took: Measured, facts: dict[str, Any], scratch: Path) -> dict[str, A
 
 
 def evaluate_row(took: Measured, truth: dict[str, Any]) -> dict[str, Any]:
-    """Figures of `evaluate`, beside those of the base rate and of the true probability."""
+    """Figures of `evaluate`, with those of the base rate and of the true probability."""
     metrics = json.loads(took.output)
     return {
         "what": "evaluate",

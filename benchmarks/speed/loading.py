@@ -1,4 +1,4 @@
-"""What does loading cost beside a training step?
+"""What does loading cost compared with a training step?
 
     python benchmarks/speed/loading.py
 
@@ -29,17 +29,17 @@ import numpy as np
 import polars as pl
 import torch
 
-from fielddep.config import Config
-from fielddep.data.encoder import TableEncoder
-from fielddep.data.fieldcoder import FieldCoder
-from fielddep.data.loader import BatchSource
-from fielddep.data.schema import Field, Schema
-from fielddep.data.store.loader import Rows, StorePart, loader_for
-from fielddep.data.store.store import Store, StoreWriter
-from fielddep.data.target import Target
-from fielddep.data.vocabulary import Vocabulary
-from fielddep.models import build_model
-from fielddep.training.defaults import decide
+from fielddep.config.defaults import decide
+from fielddep.config.settings import Config
+from fielddep.encoding.encoder import Encoder
+from fielddep.encoding.field import FieldEncoder
+from fielddep.encoding.schema import Field, Schema
+from fielddep.encoding.target import Target
+from fielddep.encoding.vocabulary import Vocabulary
+from fielddep.nn import build_model
+from fielddep.store.loader import Loader
+from fielddep.store.shards import MemoryShards, StorePart
+from fielddep.store.store import Store, StoreWriter
 from fielddep.training.trainer import Trainer
 from fielddep.training.unknown import UnknownTraining
 from shapes import SHAPES, Shape
@@ -49,7 +49,7 @@ TRAIN_SHARE = 0.8
 CHUNK_ROWS = 1 << 18
 
 
-def encoder_of(shape: Shape, n_rows: int) -> TableEncoder:
+def encoder_of(shape: Shape, n_rows: int) -> Encoder:
     """An encoder with as many values a field as the shape has; their names do not matter."""
     fields = tuple(Field(name=name, kind="categorical") for name in shape.fields)
     vocabularies = [
@@ -57,11 +57,11 @@ def encoder_of(shape: Shape, n_rows: int) -> TableEncoder:
         for count in shape.counts(n_rows)
     ]
     coders = tuple(
-        FieldCoder(field=field, coding=vocabulary, missing_values=("",))
+        FieldEncoder(field=field, coding=vocabulary, missing_values=("",))
         for field, vocabulary in zip(fields, vocabularies, strict=True)
     )
     schema = Schema(fields=fields, target=TARGET)
-    return TableEncoder(schema=schema, coders=coders, missing_values=("",), handle_unknown="rare")
+    return Encoder(schema=schema, coders=coders, missing_values=("",), handle_unknown="rare")
 
 
 def make_store(shape: Shape, n_rows: int, folder: Path) -> Store:
@@ -71,17 +71,17 @@ def make_store(shape: Shape, n_rows: int, folder: Path) -> Store:
     for first in range(0, n_rows, CHUNK_ROWS):
         size = min(CHUNK_ROWS, n_rows - first)
         parts = (rng.random(size) > TRAIN_SHARE).astype(np.uint8)
-        writer.append(shape.table(size, seed=first), parts)
+        writer.append({**shape.table(size, seed=first).arrays, "parts": parts})
     return writer.finish()
 
 
-def rows_in_memory(store: Store) -> Rows:
-    """The training rows of a store as a table."""
-    everything = store.read(0, store.n_rows)
-    return everything.take(torch.from_numpy(np.flatnonzero(store.parts(0, store.n_rows) == 0)))
+def rows_in_memory(store: Store) -> StorePart:
+    """The training rows of the same store in memory."""
+    shards = MemoryShards(rows=store.read(0, store.n_rows), row_parts=store.parts(0, store.n_rows))
+    return StorePart(shards=shards, name="train")
 
 
-def trainer_of(shape: Shape, store: Store, loader: BatchSource) -> Trainer:
+def trainer_of(shape: Shape, store: Store, loader: Loader) -> Trainer:
     """A trainer with the settings that `fit` would decide on, values replaced by the rare id included."""
     settings = {"model.d_embed": shape.d_embed, "train.batch_size": shape.batch_rows}
     config = decide(Config().replace(settings), n_rows=loader.n_rows)
@@ -90,12 +90,12 @@ def trainer_of(shape: Shape, store: Store, loader: BatchSource) -> Trainer:
         TARGET,
         config.train,
         train=loader,
-        validation=loader,
+        validation=store.part("validation"),
         prepare=UnknownTraining(store.layout, store.encoder.counts, rate=config.train.unknown_rate, seed=0),
     )
 
 
-def loading_ms(loader: BatchSource) -> float:
+def loading_ms(loader: Loader) -> float:
     """CPU milliseconds a batch over one epoch."""
     start = time.process_time()
     n_batches = sum(1 for _ in loader.batches(0))
@@ -121,10 +121,10 @@ def training_ms(trainer: Trainer, n_steps: int) -> tuple[float, float]:
 def measure(shape: Shape, *, n_rows: int, n_steps: int, folder: Path) -> list[dict[str, object]]:
     """One row for the store and one for the table in memory."""
     store = make_store(shape, n_rows, folder)
-    sources: dict[str, Rows] = {"store": StorePart(store=store, part="train"), "in-memory": rows_in_memory(store)}
+    sources: dict[str, StorePart] = {"store": store.part("train"), "in-memory": rows_in_memory(store)}
     found = []
     for name, rows in sources.items():
-        loader = loader_for(rows, batch_size=shape.batch_rows, seed=0)
+        loader = Loader(rows, batch_size=shape.batch_rows, seed=0)
         alone = loading_ms(loader)
         step, wait = training_ms(trainer_of(shape, store, loader), n_steps)
         share = alone / step

@@ -1,4 +1,4 @@
-"""Share of a training step per part, and the arithmetic it achieves beside a plain matrix product.
+"""Share of a training step per part, and the arithmetic it achieves compared with a plain matrix product.
 
     python benchmarks/speed/parts.py
     python benchmarks/speed/parts.py --shapes frappe avazu --programs fielddep

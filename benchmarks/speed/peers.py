@@ -1,11 +1,12 @@
-"""Beside what a user would pick: DeepCTR-Torch (DeepFM, xDeepFM) and LightGBM.
+"""Next to what a user would pick: DeepCTR-Torch (DeepFM, xDeepFM) and LightGBM.
 
-    sh benchmarks/speed/peers_env.sh                          once: the peers' own environment
+    sh benchmarks/speed/peers_env.sh                          once: the environment of DeepCTR-Torch
     python benchmarks/speed/peers.py                          everything
     python benchmarks/speed/peers.py --what train --shapes frappe avazu
+    python benchmarks/speed/peers.py --what best --shapes frappe --programs fielddep-tuned
 
-*train*: seconds of a training step, their loader left out, with the batch and embedding size of the shape. Each program
-runs in a process of its own, ours and theirs in turn, `--turns` times; the figure is the median over all steps.
+*train*: seconds of a training step without the loader, with the batch and embedding size of the shape. Each program
+runs in its own process, ours and theirs in turn, `--turns` times; the figure is the median over all steps.
 `fielddep_rows_per_s` is what the library did in the same turns.
 
 *best*: whole trainings on Frappe and flights by each program's own loop, stopped early on the validation rows, on the
@@ -53,7 +54,7 @@ def measure_steps(shape: str, call: Caller, rounds: int, turns: int, folder: Pat
     rows = [
         {"program": p, **f, "peak_mb": max(r["peak_mb"] for r in found[p]), "fielddep_rows_per_s": ours}
         for p, f in figures.items()
-        if p != "fielddep" or shape not in SHAPES  # on the shapes `run.py` measures the library, beside the others
+        if p != "fielddep" or shape not in SHAPES  # on the shapes `run.py` measures the library too
     ]
     facts = {"shape": shape, "what": "train", "batch_rows": BATCH_ROWS, "rounds": turns * rounds, **origin()}
     return [{**facts, **row} for row in rows]
@@ -68,8 +69,8 @@ def step_data(shape: str, rounds: int, folder: Path) -> tuple[Path, int]:
     n_rows = (WARM_UP + rounds) * BATCH_ROWS
     if shape in SHAPES:
         return save_rows(folder / "steps.npz", {"train": SHAPES[shape].table(n_rows)}), SHAPES[shape].d_embed
-    train = encoded(shape).parts["train"]
-    rows = torch.randint(len(train), (n_rows,), generator=torch.Generator().manual_seed(0))
+    train = encoded(shape).parts["train"].rows()
+    rows = torch.randint(len(train), (n_rows,), generator=torch.Generator().manual_seed(0)).numpy()
     return save_rows(folder / "steps.npz", {"train": train.take(rows)}), TABLES[shape]
 
 
@@ -78,7 +79,7 @@ def measure_best(
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Time to the best validation loss of every program, and all evaluations."""
     parts = encoded(table).parts
-    data = save_rows(folder / "best.npz", {name: parts[name] for name in ("train", "validation")})
+    data = save_rows(folder / "best.npz", {name: parts[name].rows() for name in ("train", "validation")})
     found: dict[str, list[dict[str, Any]]] = {p: [] for p in programs if has_settings(p, table)}
     for seed in range(turns):
         for program, results in found.items():
@@ -138,7 +139,8 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     given = parse()
-    if not given.peers_python.exists():
+    needs_peers = "train" in given.what or not DEEPCTR.keys().isdisjoint(given.programs)
+    if needs_peers and not given.peers_python.exists():
         sys.exit(f"the peers' environment is not at {given.peers_python}; make it with peers_env.sh")
     torch.set_num_threads(given.threads)
     call = Caller(python=given.peers_python, threads=given.threads, limit_s=60 * given.limit_minutes)

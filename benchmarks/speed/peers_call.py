@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fielddep.data.encoded import EncodedTable
+from fielddep.encoding.rows import EncodedRows
 from results import HERE
 
 PEERS_PYTHON = HERE.parents[1] / "build" / "peers-env" / "bin" / "python"
@@ -46,16 +46,16 @@ class Caller:
         command += ["--data", str(data), "--d-embed", str(d_embed), "--seed", str(seed), "--threads", str(self.threads)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
         if done.returncode != 0:
-            print(f"{program} {what}: ended with {done.returncode}, left out", flush=True)
+            print(f"{program} {what}: ended with {done.returncode}, skipped", flush=True)
             return None
         return json.loads(done.stdout.splitlines()[-1])
 
 
-def save_rows(path: Path, parts: dict[str, EncodedTable]) -> Path:
+def save_rows(path: Path, parts: dict[str, EncodedRows]) -> Path:
     """Local ids and targets, as the peers take them."""
     arrays: dict[str, np.ndarray] = {"sizes": np.array(parts["train"].layout.n_ids)}
     for name, part in parts.items():
         assert part.target_R is not None
-        arrays |= {f"{name}_ids": part.ids_RF.numpy(), f"{name}_y": part.target_R.numpy()}
+        arrays |= {f"{name}_ids": part.ids_RF, f"{name}_y": part.target_R}
     np.savez(path, **arrays)  # type: ignore[arg-type]  # the stub takes the arrays for its option
     return path

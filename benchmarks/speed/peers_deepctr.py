@@ -36,7 +36,7 @@ def build(name: str, sizes: np.ndarray, d_embed: int, seed: int) -> Any:
 
 
 def step(model: Any, x: torch.Tensor, y: torch.Tensor) -> None:
-    """What the library's `fit` does with a batch, its loader left out."""
+    """What the library's `fit` does with a batch, without its loader."""
     predicted = model(x).squeeze(-1)
     model.optim.zero_grad()
     loss = model.loss_func(predicted, y, reduction="sum") + model.get_regularization_loss() + model.aux_loss

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from fielddep.config import Config
-from fielddep.data.batch import FieldLayout
-from fielddep.data.encoded import EncodedTable
-from fielddep.experiments.contender_training import train_contender
+from fielddep.config.settings import Config
+from fielddep.config.trees import TreeConfig
+from fielddep.encoding.rows import EncodedRows, Layout
 from fielddep.experiments.contenders import find_contender, read_settings
-from fielddep.experiments.trained import Watcher
-from fielddep.experiments.tree_configs import TreeConfig
-from fielddep.fitting import Prepared
+from fielddep.observer import Observer
+from fielddep.training.checkpoint import Evaluation
+from fielddep.training.fit import train
+from fielddep.training.prepare import Prepared
 from programs import FieldDep
 from shapes import Shape
 from timing import peak_mb
@@ -64,16 +64,16 @@ def config_of(program: str, name: str, seed: int, threads: int) -> Config:
     return contender.config({**chosen, "train.seed": seed, "train.threads": threads})
 
 
-class Clock(Watcher):
+class Clock(Observer):
     """Writes down when every validation loss was known."""
 
     def __init__(self) -> None:
         self.start = time.perf_counter()
         self.curve: list[tuple[float, float]] = []
 
-    def on_loss(self, loss: float) -> None:
+    def on_evaluation(self, evaluation: Evaluation) -> None:
         """Note it."""
-        self.curve.append((time.perf_counter() - self.start, loss))
+        self.curve.append((time.perf_counter() - self.start, evaluation.validation["loss"]))
 
 
 def best(table: tables.BenchTable, config: Config) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def best(table: tables.BenchTable, config: Config) -> dict[str, Any]:
     prepared = table.encoded(config)
     prepare_s = time.perf_counter() - start
     clock = Clock()
-    trained = train_contender(prepared, clock)
+    trained = train(prepared, observer=clock)
     return {
         "curve": clock.curve,
         "rows_per_s": trained.rows_per_s,
@@ -105,14 +105,12 @@ def steps(data: dict[str, np.ndarray], d_embed: int, batch_rows: int, warm_up: i
     return {"seconds": seconds[warm_up:]}
 
 
-def table_of(data: dict[str, np.ndarray]) -> EncodedTable:
+def table_of(data: dict[str, np.ndarray]) -> EncodedRows:
     """Training rows of a file that `peers.py` wrote."""
     sizes = tuple(int(n) for n in data["sizes"])
-    return EncodedTable(
-        layout=FieldLayout(names=tuple(f"f{i}" for i in range(len(sizes))), n_ids=sizes),
-        ids_RF=torch.from_numpy(data["train_ids"]),
-        numbers_RN=torch.empty(len(data["train_y"]), 0),
-        target_R=torch.from_numpy(data["train_y"]),
+    return EncodedRows(
+        layout=Layout(names=tuple(f"f{i}" for i in range(len(sizes))), n_ids=sizes),
+        arrays={"ids": data["train_ids"], "target": data["train_y"]},
     )
 
 

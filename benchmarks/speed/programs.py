@@ -15,15 +15,15 @@ from typing import Protocol, TypeAlias
 
 import torch
 
-from fielddep.config import Config
-from fielddep.data.batch import Batch
-from fielddep.data.loader import Loader
-from fielddep.data.target import Target
-from fielddep.fitting import EVALUATION_ROWS
-from fielddep.models import build_model
-from fielddep.predictor import BATCH_ROWS
+from fielddep.config.defaults import decide
+from fielddep.config.settings import Config
+from fielddep.encoding.rows import Batch
+from fielddep.encoding.target import Target
+from fielddep.nn import build_model
+from fielddep.nn.model import BATCH_ROWS
+from fielddep.store.loader import Loader
+from fielddep.store.shards import StorePart
 from fielddep.training.checkpoint import CheckpointFolder
-from fielddep.training.defaults import decide
 from fielddep.training.optim import rarity_scale
 from fielddep.training.trainer import Trainer
 from shapes import Shape
@@ -54,7 +54,7 @@ class Program(Protocol):
 def plain_kernels() -> AbstractContextManager[object]:
     """Within the block the library uses its plain PyTorch form; it always does where it has no compiled one."""
     try:
-        from fielddep import kernels
+        from fielddep.nn import kernels
     except ImportError:
         return nullcontext()
     forced: Callable[[str], AbstractContextManager[object]] | None = getattr(kernels, "forced", None)
@@ -82,7 +82,7 @@ class FieldDep:
     Args:
         shape: sizes of table and model.
         kernels: context within which it works.
-        share: a trainer to share, so that the largest shapes fit into memory beside the textbook form.
+        share: a trainer to share, so that the largest shapes fit into memory next to the textbook form.
         dependencies: "refined", or "none" for the model without inner loop.
     """
 
@@ -108,9 +108,9 @@ class FieldDep:
     def predict(self, batch: Batch) -> torch.Tensor:
         """Logits as `Predictor.logits` takes them, so many rows at a time."""
         model = self.trainer.model.eval()
-        parts = zip(batch.ids_BF.split(BATCH_ROWS), batch.numbers_BN.split(BATCH_ROWS), strict=True)
+        starts = range(0, len(batch), BATCH_ROWS)
         with self.kernels():
-            return torch.cat([model(ids_BF, numbers_BN) for ids_BF, numbers_BN in parts])
+            return torch.cat([model(batch.inputs.take(slice(at, at + BATCH_ROWS))) for at in starts])
 
     def fit(self) -> None:
         """The loop of the library with a folder for checkpoints, as `fielddep fit` runs it.
@@ -129,7 +129,7 @@ def _trainer(shape: Shape, dependencies: str, folder: Path) -> Trainer:
         TARGET,
         config.train,
         train=Loader(shape.table(FIT_STEPS * shape.batch_rows), batch_size=shape.batch_rows, seed=0),
-        validation=Loader(shape.table(VALIDATION_ROWS, seed=1), batch_size=EVALUATION_ROWS),
+        validation=StorePart.of(shape.table(VALIDATION_ROWS, seed=1)),
         l2_scale_I=rarity_scale(shape.counts(N_TABLE_ROWS), config.train.l2_rarity),
         checkpoints=CheckpointFolder(folder),
     )
@@ -164,13 +164,13 @@ class Textbook:
     def train(self, batch: Batch) -> None:
         """One training step."""
         assert batch.target_B is not None
-        self.trainer.train_step(batch.ids_BF, batch.target_B)
+        self.trainer.train_step(batch.inputs.ids_BF, batch.target_B)
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> torch.Tensor:
         """Logits of a batch, in parts of the size of a training batch: it could not hold more in memory."""
         model = self.trainer.model.eval()
-        return torch.cat([model(ids_BF) for ids_BF in torch.split(batch.ids_BF, self.shape.batch_rows)])
+        return torch.cat([model(ids_BF) for ids_BF in torch.split(batch.inputs.ids_BF, self.shape.batch_rows)])
 
     def fit(self) -> None:
         """Training steps; no copies of the weights are kept."""

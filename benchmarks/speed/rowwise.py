@@ -13,17 +13,16 @@ from typing import cast
 import numpy as np
 import polars as pl
 import torch
-from torch import nn
 
-from fielddep.bundle import Bundle
-from fielddep.data.batch import FieldLayout
-from fielddep.data.encoder import TableEncoder
-from fielddep.data.fieldcoder import FieldCoder
-from fielddep.data.schema import Field, Schema
-from fielddep.data.vocabulary import FIRST_ID, Vocabulary
-from fielddep.models import build_model
+from fielddep.artifacts.bundle import Bundle
+from fielddep.artifacts.predictor import Predictor
+from fielddep.encoding.encoder import Encoder
+from fielddep.encoding.field import FieldEncoder
+from fielddep.encoding.rows import Inputs, Layout
+from fielddep.encoding.schema import Field, Schema
+from fielddep.encoding.vocabulary import FIRST_ID, Vocabulary
+from fielddep.nn import build_model
 from fielddep.nn.model import FieldModel
-from fielddep.predictor import Predictor
 from programs import TARGET, config_of, plain_kernels
 from shapes import Shape
 from textbook import TextbookMDL
@@ -41,7 +40,7 @@ def value_texts(field: int, ranks: np.ndarray) -> list[str]:
     return [f"v{number:08x}" for number in mixed.tolist()]
 
 
-def encoder_of(shape: Shape) -> TableEncoder:
+def encoder_of(shape: Shape) -> Encoder:
     """An encoder that knows every value of the shape."""
     fields = tuple(Field(name=name, kind="categorical") for name in shape.fields)
     coders = []
@@ -49,28 +48,28 @@ def encoder_of(shape: Shape) -> TableEncoder:
         whole = np.maximum(np.round(counts), 1).astype(np.int64)
         values = pl.Series("value", value_texts(position, np.arange(len(whole))))
         vocabulary = Vocabulary(values=values, counts=np.concatenate([[1] * FIRST_ID, whole]))
-        coders.append(FieldCoder(field=field, coding=vocabulary, missing_values=("",)))
+        coders.append(FieldEncoder(field=field, coding=vocabulary, missing_values=("",)))
     schema = Schema(fields=fields, target=TARGET)
-    return TableEncoder(schema=schema, coders=tuple(coders), missing_values=("",), handle_unknown="rare")
+    return Encoder(schema=schema, coders=tuple(coders), missing_values=("",), handle_unknown="rare")
 
 
 def one_row_frames(shape: Shape, n_rows: int) -> list[pl.DataFrame]:
     """Rows of the shape, each a frame of its own, with the texts of its values."""
-    ids_RF = shape.table(n_rows, seed=2).ids_RF.numpy()
+    ids_RF = shape.table(n_rows, seed=2).ids_RF
     columns = {name: value_texts(f, ids_RF[:, f]) for f, name in enumerate(shape.fields)}
     return [pl.DataFrame({name: [texts[row]] for name, texts in columns.items()}) for row in range(n_rows)]
 
 
-class _TextbookInBundle(nn.Module):
+class _TextbookInBundle(FieldModel):
     """The textbook form where `Predictor` expects a model."""
 
-    def __init__(self, layout: FieldLayout, shape: Shape) -> None:
-        super().__init__()
+    def __init__(self, layout: Layout, shape: Shape) -> None:
+        super().__init__(layout, n_outputs=1)
         self.model = TextbookMDL(n_ids=layout.n_ids_total, n_fields=layout.n_fields, d_embed=shape.d_embed)
 
-    def forward(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, 1)."""
-        logits_B: torch.Tensor = self.model(ids_BF)
+        logits_B: torch.Tensor = self.model(inputs.ids_BF)
         return logits_B.unsqueeze(1)
 
 

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from fielddep.data.batch import Batch, FieldLayout
-from fielddep.data.encoded import EncodedTable
+from fielddep.encoding.rows import Batch, EncodedRows, Layout
 
 ZIPF = 1.05
 SEED = 0
@@ -47,25 +45,23 @@ class Shape:
     batch_rows: int = BATCH_ROWS
 
     @property
-    def layout(self) -> FieldLayout:
+    def layout(self) -> Layout:
         """What a model knows of the fields."""
-        return FieldLayout(names=tuple(self.fields), n_ids=tuple(self.fields.values()))
+        return Layout(names=tuple(self.fields), n_ids=tuple(self.fields.values()))
 
     @property
     def n_ids(self) -> int:
         """Number of categories."""
         return sum(self.fields.values())
 
-    def table(self, n_rows: int, seed: int = SEED) -> EncodedTable:
+    def table(self, n_rows: int, seed: int = SEED) -> EncodedRows:
         """Rows with skewed ids and a target that is 1 in a fifth of them."""
         rng = np.random.default_rng(seed)
         ids_RF = np.stack([zipf_ids(n, n_rows, rng) for n in self.fields.values()], axis=1)
         target_R = (rng.random(n_rows) < POSITIVE_SHARE).astype(np.float32)
-        return EncodedTable(
+        return EncodedRows(
             layout=self.layout,
-            ids_RF=torch.from_numpy(ids_RF),
-            numbers_RN=torch.empty(n_rows, 0),
-            target_R=torch.from_numpy(target_R),
+            arrays={"ids": ids_RF, "target": target_R},
         )
 
     def batches(self, n_batches: int, *, batch_rows: int | None = None, seed: int = SEED) -> list[Batch]:

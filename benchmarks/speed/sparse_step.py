@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fielddep.config import Config
-from fielddep.data.batch import Batch, FieldLayout
-from fielddep.data.encoded import EncodedTable
-from fielddep.data.loader import Loader
-from fielddep.data.target import Target
-from fielddep.models import build_model
+from fielddep.config.settings import Config
+from fielddep.encoding.rows import Batch, EncodedRows, Inputs, Layout
+from fielddep.encoding.target import Target
+from fielddep.nn import build_model
+from fielddep.store.loader import Loader
+from fielddep.store.shards import StorePart
 from fielddep.training.trainer import Trainer
 
 N_FIELDS = 22
@@ -34,7 +34,7 @@ TARGET = Target(name="y", task="binary", classes=(0, 1))
 
 
 def trainer_of(n_ids: int, optimizer: str, d_embed: int) -> Trainer:
-    layout = FieldLayout(names=tuple(f"f{i}" for i in range(N_FIELDS)), n_ids=(n_ids // N_FIELDS,) * N_FIELDS)
+    layout = Layout(names=tuple(f"f{i}" for i in range(N_FIELDS)), n_ids=(n_ids // N_FIELDS,) * N_FIELDS)
     settings = {
         "model.d_embed": d_embed,
         "train.lr": 0.01,
@@ -44,11 +44,9 @@ def trainer_of(n_ids: int, optimizer: str, d_embed: int) -> Trainer:
     }
     config = Config().replace(settings)
     model = build_model(layout, 1, config.model)
-    nothing = EncodedTable(
-        layout=layout, ids_RF=torch.zeros(2, N_FIELDS, dtype=torch.int32), numbers_RN=torch.empty(2, 0)
-    )
+    nothing = EncodedRows(layout=layout, arrays={"ids": np.zeros((2, N_FIELDS), dtype=np.int32)})
     loader = Loader(nothing, batch_size=BATCH_ROWS)
-    trainer = Trainer(model, TARGET, config.train, train=loader, validation=loader)
+    trainer = Trainer(model, TARGET, config.train, train=loader, validation=StorePart.of(nothing))
     for state in trainer.optimizer.state().values():
         state.zero_()  # the system hands out memory at the first touch; a step in mid-training meets no such delay
     return trainer
@@ -64,8 +62,7 @@ def batches(trainer: Trainer, n_batches: int, seed: int) -> list[Batch]:
         rank = np.floor(n_ids ** rng.random((BATCH_ROWS, N_FIELDS))).astype(np.int64) - 1
         found.append(
             Batch(
-                ids_BF=torch.from_numpy(np.minimum(rank, n_ids - 1) + offsets),
-                numbers_BN=torch.empty(BATCH_ROWS, 0),
+                inputs=Inputs(torch.from_numpy(np.minimum(rank, n_ids - 1) + offsets), torch.empty(BATCH_ROWS, 0)),
                 target_B=torch.from_numpy((rng.random(BATCH_ROWS) < 0.2).astype(np.float32)),
             )
         )

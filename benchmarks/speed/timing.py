@@ -1,4 +1,4 @@
-"""How things are timed: programs in turn within one process, warm-up left out, medians; memory in a fresh process.
+"""How things are timed: programs in turn within one process, without warm-up, medians; memory in a fresh process.
 
 Taking turns lets every program meet the same disturbances of a shared machine, so their ratio is steadier than any of
 their times.
@@ -61,7 +61,7 @@ def peak_mb() -> float:
     for line in Path("/proc/self/status").read_text("utf-8").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024 / 1e6
-    raise OSError("the system does not tell the peak of memory: expected a line VmHWM in /proc/self/status")
+    raise OSError("peak memory is unknown: expected a line VmHWM in /proc/self/status")
 
 
 def peak_in_fresh_process(script: Path, *arguments: str) -> float | None:

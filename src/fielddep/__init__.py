@@ -9,35 +9,35 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fielddep.bundle import Bundle
-    from fielddep.config import Config, DataConfig, SplitConfig, TrainConfig
-    from fielddep.data.describe import describe
-    from fielddep.data.readers import read_table
+    from fielddep.artifacts.bundle import Bundle
+    from fielddep.artifacts.predictor import Predictor
+    from fielddep.config.mdl import MDLConfig
+    from fielddep.config.settings import Config, DataConfig, SplitConfig, TrainConfig
+    from fielddep.encoding.describe import describe
     from fielddep.errors import FieldDepError, UserError
-    from fielddep.estimators import BaselineClassifier, BaselineRegressor, MDLClassifier, MDLRegressor
     from fielddep.explain.dependencies import Explanation
-    from fielddep.fitting import fit_table
-    from fielddep.model_config import MDLConfig
-    from fielddep.predictor import Predictor
+    from fielddep.sklearn_api.estimators import BaselineClassifier, BaselineRegressor, MDLClassifier, MDLRegressor
+    from fielddep.tables.row_stream import read_table
+    from fielddep.training.fit import fit
 
 _HOMES = {
-    "BaselineClassifier": "estimators",
-    "BaselineRegressor": "estimators",
-    "Bundle": "bundle",
-    "Config": "config",
-    "DataConfig": "config",
+    "BaselineClassifier": "sklearn_api.estimators",
+    "BaselineRegressor": "sklearn_api.estimators",
+    "Bundle": "artifacts.bundle",
+    "Config": "config.settings",
+    "DataConfig": "config.settings",
     "Explanation": "explain.dependencies",
     "FieldDepError": "errors",
-    "MDLClassifier": "estimators",
-    "MDLConfig": "model_config",
-    "MDLRegressor": "estimators",
-    "Predictor": "predictor",
-    "SplitConfig": "config",
-    "TrainConfig": "config",
+    "MDLClassifier": "sklearn_api.estimators",
+    "MDLConfig": "config.mdl",
+    "MDLRegressor": "sklearn_api.estimators",
+    "Predictor": "artifacts.predictor",
+    "SplitConfig": "config.settings",
+    "TrainConfig": "config.settings",
     "UserError": "errors",
-    "describe": "data.describe",
-    "fit_table": "fitting",
-    "read_table": "data.readers",
+    "describe": "encoding.describe",
+    "fit": "training.fit",
+    "read_table": "tables.row_stream",
 }
 
 __all__ = [
@@ -56,7 +56,7 @@ __all__ = [
     "TrainConfig",
     "UserError",
     "describe",
-    "fit_table",
+    "fit",
     "read_table",
 ]
 

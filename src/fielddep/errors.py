@@ -1,6 +1,6 @@
 """Errors of the library.
 
-Everything a user can mend is a `UserError`: the command line prints it without a traceback and exits with 2.
+Everything a user can fix is a `UserError`: the command line prints it without a traceback and exits with 2.
 A message says what was expected, what was given and what to do.
 """
 
@@ -10,7 +10,7 @@ class FieldDepError(Exception):
 
 
 class UserError(FieldDepError, ValueError):
-    """Something the caller can mend: input, settings or files.
+    """Something the caller can fix: input, settings or files.
 
     It is a `ValueError` too, so that scikit-learn tools and users' `except ValueError` treat it as one.
     """
@@ -53,7 +53,7 @@ class CheckpointError(UserError):
 
 
 class TrainingError(UserError):
-    """Training cannot go on, for instance because the loss is not a number."""
+    """Training cannot continue, for instance because the loss is not a number."""
 
 
 class MissingExtraError(UserError):

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from fielddep.explain.page import write_page
-from fielddep.explain.page.dependencies import VERDICTS
-from fielddep.explain.page.words import row_names
-from fielddep.run import REPORT, Run
-from fielddep.run_report import read_report, report_training
+from fielddep.artifacts.run import REPORT, Run
+from fielddep.report.build import read_report, report_training
+from fielddep.report.figures import MAX_LABEL
+from fielddep.report.markup import row_names
+from fielddep.report.page import write_page
+from fielddep.report.row_sections import VERDICTS
+from fielddep.wording import shorten
 from tests.reports import FIELDS, make_run
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="Selenium is not installed; pip install 'fielddep[dev]'")
@@ -59,8 +61,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = {"model__d_embed": 4, "model__inner_step": "scaled"}
-    run, data = make_run(tmp_path_factory.mktemp("browser") / "run", **settings)
-    return report_training(run, data)
+    run = make_run(tmp_path_factory.mktemp("browser") / "run", **settings)
+    return report_training(run)
 
 
 def show(browser: Any, page: Path, *, width: int = 1440, scheme: str = "light") -> None:
@@ -259,13 +261,13 @@ def test_values_of_the_table_are_text(browser: Any, page: Path) -> None:
     assert FIELDS[0] in ask(browser, "return document.querySelector('#data table').textContent")
     labels = ask(browser, "return document.querySelector('#plot-importance .yaxislayer-above').textContent")
     assert "shape & size" in labels
-    assert "<script>alert(1)<…" in labels
+    assert shorten(FIELDS[0], MAX_LABEL) in labels
 
 
 def test_names_that_look_like_colours_are_names(browser: Any, page: Path, tmp_path: Path) -> None:
     report = read_report(Run.open(page.parent))
     assert report is not None and report.dependencies is not None and report.measured.importance is not None
-    names = {name: f"@{colour}" for name, colour in zip(FIELDS, ("blue", "none", "ink/0.5", ""), strict=True)}
+    names = {name: f"@{colour}" for name, colour in zip(FIELDS, ("up", "none", "ink/0.5", ""), strict=True)}
     fields = tuple(replace(field, name=names[field.name]) for field in report.data.fields)
     ranked = tuple((names[name], mean, std) for name, mean, std in report.measured.importance.fields)
     measured = replace(report.measured, importance=replace(report.measured.importance, fields=ranked))

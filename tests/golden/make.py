@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fielddep.bundle import Bundle
-from fielddep.config import Config
-from fielddep.fitting import fit_table
-from fielddep.predictor import Predictor
+from fielddep.artifacts.bundle import Bundle
+from fielddep.artifacts.predictor import Predictor
+from fielddep.config.settings import Config
+from fielddep.training.fit import fit
 
 HERE = Path(__file__).parent
 TASKS = ("binary", "multiclass", "regression")
@@ -91,8 +91,8 @@ def make(folder: Path) -> None:
     """Train, save and predict."""
     for task in TASKS:
         config = Config().replace({**SETTINGS, "data.target": task, "data.task": task})
-        fitted = fit_table(training_rows(), config)
-        bundle = Bundle(config=fitted.config, encoder=fitted.encoder, model=fitted.model)
+        fitted = fit(training_rows(), config)
+        bundle = Bundle.of(fitted)
         bundle.save(folder / task)
         predicted = Predictor(bundle).predict(HERE / "rows.csv")
         predicted.write_csv(folder / f"{task}.csv", float_precision=8)

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from fielddep.bundle import Bundle
+from fielddep.artifacts.bundle import Bundle
+from fielddep.artifacts.predictor import Predictor
 from fielddep.explain.dependencies import explain_rows
-from fielddep.predictor import Predictor
 
 HERE = Path(__file__).parent
 BUNDLES = sorted(path.parent for path in HERE.glob("bundle-v*/*/manifest.json"))

@@ -18,10 +18,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fielddep.bundle import Bundle
+from fielddep.artifacts.bundle import Bundle
+from fielddep.artifacts.run import Run
 from fielddep.cli import main
-from fielddep.run import Run
 from tests.conftest import small_frame
+from tests.helpers import states
 
 QUICK = ["--set", "train.max_epochs=2", "--set", "model.hidden=[8]", "--set", "model.d_embed=4"]
 QUICK += ["--set", "train.threads=1", "--quiet"]
@@ -58,23 +59,23 @@ def save(frame: pl.DataFrame, path: Path) -> Path:
 
 
 def test_missing_file(tmp_path: Path, capsys: Capture) -> None:
-    assert refused(tmp_path / "none.csv", capsys).startswith(f"file {tmp_path / 'none.csv'} does not exist; check")
+    assert states(refused(tmp_path / "none.csv", capsys), tmp_path / "none.csv", "does not exist")
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.tsv", "t"])
 def test_empty_file(tmp_path: Path, name: str, capsys: Capture) -> None:
-    assert refused(write(tmp_path / name, ""), capsys) == f"{tmp_path / name} is empty (0 bytes)"
+    assert states(refused(write(tmp_path / name, ""), capsys), tmp_path / name, "empty")
 
 
 def test_blank_file(tmp_path: Path, capsys: Capture) -> None:
-    assert "is empty; expected a line of column names and rows" in refused(write(tmp_path / "t.csv", "\n\n"), capsys)
+    assert states(refused(write(tmp_path / "t.csv", "\n\n"), capsys), tmp_path / "t.csv", "empty")
 
 
 def test_header_only(tmp_path: Path, capsys: Capture) -> None:
     table = write(tmp_path / "t.csv", "colour,shape,good\n")
-    assert refused(table, capsys) == f"{table} has column names but no rows"
+    assert states(refused(table, capsys), table, "no rows")
     save(small_frame(0), tmp_path / "t.parquet")
-    assert refused(tmp_path / "t.parquet", capsys) == f"{tmp_path / 't.parquet'} has columns but no rows"
+    assert states(refused(tmp_path / "t.parquet", capsys), tmp_path / "t.parquet", "no rows")
 
 
 @pytest.mark.parametrize(("row", "n_cells"), [("red,disc", 2), ("red,disc,1,9", 4)])
@@ -82,16 +83,14 @@ def test_row_with_too_few_or_too_many_cells(tmp_path: Path, row: str, n_cells: i
     lines = ["colour,shape,good", *["red,disc,0", "blue,cube,1"] * 20]
     lines[17] = row
     message = refused(write(tmp_path / "t.csv", "\n".join(lines) + "\n"), capsys)
-    assert f"{tmp_path / 't.csv'}" in message
-    assert "line 18" in message
-    assert str(n_cells) in message
+    assert states(message, tmp_path / "t.csv", "line 18", 3, n_cells)
 
 
 def test_wrong_delimiter(tmp_path: Path, capsys: Capture) -> None:
     table = tmp_path / "t.csv"
     small_frame(50).write_csv(table, separator=";")
     message = refused(table, capsys, "--set", "data.delimiter=,")
-    assert message.endswith("it seems to be delimited by semicolon: set data.delimiter = ';'")
+    assert states(message, "semicolon", "data.delimiter = ';'")
     assert fit(table, tmp_path / "found") == 0
     capsys.readouterr()
     small_frame(50).write_csv(table, separator="~")
@@ -100,15 +99,14 @@ def test_wrong_delimiter(tmp_path: Path, capsys: Capture) -> None:
 
 def test_duplicate_column_names(tmp_path: Path, capsys: Capture) -> None:
     table = write(tmp_path / "t.csv", "colour,colour,good\nred,disc,0\nblue,cube,1\n")
-    assert "column names must differ; more than once: 'colour'" in refused(table, capsys)
+    assert states(refused(table, capsys), "column names", "'colour'")
 
 
 def test_text_that_is_not_utf8(tmp_path: Path, capsys: Capture) -> None:
     lines = small_frame(60).with_columns(colour=pl.col("colour").replace("red", "röt")).write_csv()
     table = write(tmp_path / "t.csv", lines.encode("latin-1"))
     message = refused(table, capsys)
-    assert "line " in message
-    assert "data.encoding" in message
+    assert states(message, "line", "data.encoding")
     assert fit(table, tmp_path / "latin", "--set", "data.encoding=latin-1") == 0
     values = Bundle.load(tmp_path / "latin" / "bundle").encoder.values("colour")
     assert "röt" in values.to_list()
@@ -117,7 +115,7 @@ def test_text_that_is_not_utf8(tmp_path: Path, capsys: Capture) -> None:
 def test_cut_off_parquet(tmp_path: Path, capsys: Capture) -> None:
     table = save(small_frame(), tmp_path / "t.parquet")
     table.write_bytes(table.read_bytes()[:-100])
-    assert f"{table} cannot be read" in refused(table, capsys)
+    assert states(refused(table, capsys), table, "cannot be read")
 
 
 # --- target ---------------------------------------------------------------------------------------------------
@@ -126,19 +124,18 @@ def test_cut_off_parquet(tmp_path: Path, capsys: Capture) -> None:
 def test_target_absent(tmp_path: Path, capsys: Capture) -> None:
     table = save(small_frame(50), tmp_path / "t.csv")
     message = refused(table, capsys, target="god")
-    assert message == "data.target names 'god', which is no column; did you mean 'good'?"
+    assert states(message, "data.target", "'god'", "'good'")
 
 
 def test_target_not_given(tmp_path: Path, capsys: Capture) -> None:
     table = save(small_frame(50), tmp_path / "t.csv")
     assert main(["fit", str(table), "--out", str(tmp_path / "run")]) == 2
-    message = "error: a target is needed; set data.target (--target) to one of colour, shape, size, good\n"
-    assert capsys.readouterr().err == message
+    assert states(capsys.readouterr().err, "error", "data.target", "--target", "colour, shape, size, good")
 
 
 def test_target_constant(tmp_path: Path, capsys: Capture) -> None:
     table = save(small_frame(50).with_columns(good=pl.lit(1)), tmp_path / "t.csv")
-    assert "target 'good' must have at least two different values; given 50 rows of '1'" in refused(table, capsys)
+    assert states(refused(table, capsys), "target 'good'", "50 rows", "'1'")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -146,7 +143,7 @@ def test_target_with_missing_values(tmp_path: Path, suffix: str, capsys: Capture
     good = pl.when(pl.int_range(pl.len()).is_in([7, 9])).then(None).otherwise(pl.col("good"))
     table = save(small_frame(50).with_columns(good=good.alias("good")), tmp_path / f"t.{suffix}")
     message = refused(table, capsys)
-    assert message.startswith("target 'good' must have a value in every row; given 2 missing, the first in row 7")
+    assert states(message, "target 'good'", "2 missing", "row 7")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -178,7 +175,7 @@ def test_an_unknown_label_at_evaluation(tmp_path: Path, capsys: Capture) -> None
     other = save(small_frame(20).with_columns(good=pl.lit(7)), tmp_path / "other.csv")
     capsys.readouterr()
     assert main(["evaluate", str(tmp_path / "run"), str(other)]) == 2
-    assert "target 'good' has the classes '0', '1'; given also '7'" in capsys.readouterr().err
+    assert states(capsys.readouterr().err, "target 'good'", "'0'", "'1'", "'7'")
 
 
 def test_validation_without_a_class(tmp_path: Path, capsys: Capture) -> None:
@@ -188,7 +185,7 @@ def test_validation_without_a_class(tmp_path: Path, capsys: Capture) -> None:
     table = save(frame.with_columns(part=pl.Series(part)), tmp_path / "t.csv")
     words = ["--set", "split.method=column", "--set", "split.column=part"]
     assert fit(table, tmp_path / "run", *words) == 0
-    assert "warning: the validation rows hold no row of class '1'" in capsys.readouterr().err
+    assert states(capsys.readouterr().err, "warning", "validation", "class '1'")
     metrics = Run.open(tmp_path / "run").metrics
     assert set(metrics["validation"]) == {"logloss", "calibration_error", "loss"}
     assert all(np.isfinite(v) for values in metrics.values() for v in values.values())
@@ -204,8 +201,7 @@ def test_infinite_numbers_are_refused(tmp_path: Path, suffix: str, numeric: str,
     table = save(small_frame(80).with_columns(size=size), tmp_path / f"t.{suffix}")
     words = ["--set", f"data.numeric={numeric}", "--set", "split.test=0", "--set", "data.kinds.size=numerical"]
     message = refused(table, capsys, *words)
-    assert message.startswith("column 'size' must hold finite numbers; row ")
-    assert "holds inf; replace it, empty the cell, or list it in data.missing_values" in message
+    assert states(message, "column 'size'", "finite numbers", "row", "inf", "data.missing_values")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -213,7 +209,7 @@ def test_infinite_targets_are_refused(tmp_path: Path, suffix: str, capsys: Captu
     value = pl.when(pl.int_range(pl.len()) == 3).then(float("-inf")).otherwise(pl.col("size"))
     table = save(small_frame(80).with_columns(value=value), tmp_path / f"t.{suffix}")
     message = refused(table, capsys, target="value")
-    assert message.startswith("column 'value' must hold finite numbers; row 3 (counted from 0) holds -inf")
+    assert states(message, "column 'value'", "finite numbers", "row 3", "-inf")
 
 
 @pytest.mark.parametrize("numeric", ["scale", "quantile"])
@@ -224,7 +220,7 @@ def test_nan_numbers_are_missing(tmp_path: Path, numeric: str, capsys: Capture) 
     capsys.readouterr()
     assert main(["predict", str(tmp_path / "run"), str(table)]) == 0
     shown = capsys.readouterr()
-    assert "field size: 0.00% of the values are unknown, 25.00% missing" in shown.err
+    assert states(shown.err, "size", "0.00%", "25.00%")
     assert "nan" not in shown.out.lower()
 
 
@@ -234,7 +230,7 @@ def test_a_category_of_10000_characters(tmp_path: Path, capsys: Capture) -> None
     assert fit(table, tmp_path / "run") == 0
     assert long in Bundle.load(tmp_path / "run" / "bundle").encoder.values("colour").to_list()
     assert main(["describe", str(table), "--target", "good"]) == 0
-    assert "its longest value has 10000 characters" in " ".join(capsys.readouterr().out.split())
+    assert states(capsys.readouterr().out, "10000 characters")
     assert main(["predict", str(tmp_path / "run"), str(table)]) == 0
     assert "no unknown values" in capsys.readouterr().err
 
@@ -243,7 +239,7 @@ def test_a_category_of_10000_characters(tmp_path: Path, capsys: Capture) -> None
 def test_a_field_that_is_all_missing(tmp_path: Path, suffix: str, capsys: Capture) -> None:
     table = save(small_frame(100).with_columns(empty=pl.lit(None, pl.String)), tmp_path / f"t.{suffix}")
     assert fit(table, tmp_path / "run") == 0
-    assert "warning: field 'empty' is left out: all its values are missing" in capsys.readouterr().err
+    assert states(capsys.readouterr().err, "warning", "'empty'", "missing")
     schema = Bundle.load(tmp_path / "run" / "bundle").encoder.schema
     assert schema.field_names == ("colour", "shape", "size")
     assert fit(table, tmp_path / "kept", "--set", 'data.fields=["colour", "shape", "empty"]') == 0
@@ -272,7 +268,7 @@ def test_large_integers_are_taken_for_categories_by_themselves(tmp_path: Path) -
 
 def test_one_field_is_not_enough(tmp_path: Path, capsys: Capture) -> None:
     table = save(small_frame(50).select("colour", "good"), tmp_path / "t.csv")
-    assert "a model needs at least two fields" in refused(table, capsys)
+    assert states(refused(table, capsys), "two fields", "colour")
 
 
 def test_a_field_absent_at_predict_time_is_named(tmp_path: Path, capsys: Capture) -> None:
@@ -282,8 +278,8 @@ def test_a_field_absent_at_predict_time_is_named(tmp_path: Path, capsys: Capture
     out = tmp_path / "p.csv"
     assert main(["predict", str(tmp_path / "run"), str(other), "--out", str(out)]) == 2
     message = capsys.readouterr().err
-    assert "'shape', 'size', which are absent" in message
-    assert "did you mean 'Shape'?" in message
+    assert "'Shape'" in message
+    assert states(message, "'shape'", "'size'")
     assert not out.exists()
 
 
@@ -314,8 +310,7 @@ def test_disk_full_while_training_keeps_the_old_run(tmp_path: Path, small_disk: 
     capsys.readouterr()
     assert fit(table, small_disk / "run", "--force", "--set", "model.hidden=[400, 400]") == 2
     message = capsys.readouterr().err
-    assert message.startswith("error: cannot write ")
-    assert "No space left on device" in message
+    assert states(message, "error", "cannot write", "No space left on device")
     assert "Traceback" not in message
     assert {k: v for k, v in files(small_disk / "run").items() if not k.startswith("checkpoint/")} == old
     assert main(["evaluate", str(small_disk / "run"), str(table)]) == 0
@@ -330,8 +325,7 @@ def test_disk_full_while_predicting_keeps_the_old_file(tmp_path: Path, small_dis
         out = write(small_disk / name, "the old file")
         assert main(["predict", str(tmp_path / "run"), str(big), "--out", str(out), "--keep", "noise"]) == 2
         message = capsys.readouterr().err
-        assert message.startswith(f"error: cannot write {out}: ")
-        assert "what was there before is untouched" in message
+        assert states(message, "error", out, "untouched")
         assert out.read_text() == "the old file"
         assert list(small_disk.iterdir()) == [out]
         out.unlink()
@@ -355,8 +349,7 @@ def test_disk_full_at_any_file(tmp_path: Path, failing: str, monkeypatch: pytest
         capsys.readouterr()
         assert fit(table, out, "--force", "--seed", "1") == 2
     message = capsys.readouterr().err
-    assert message.startswith("error: cannot write ")
-    assert "No space left on device" in message
+    assert states(message, "error", "cannot write", "No space left on device")
     assert {k: v for k, v in files(out).items() if not k.startswith("checkpoint/")} == old
     assert fit(table, out, "--resume", "--seed", "1") == 0
     assert Run.open(out).config.train.seed == 1
@@ -398,7 +391,7 @@ def test_interrupt_while_training_keeps_the_last_checkpoint(tmp_path: Path) -> N
     assert stdout == ""
     assert "Traceback" not in stderr
     said = stderr.splitlines()
-    assert said[-2] == "interrupted; the last checkpoint is kept. Go on with"
+    assert states(said[-2], "interrupted", "checkpoint")
     command = shlex.split(said[-1])
     assert command[:2] == ["fielddep", "fit"]
     assert command[-1] == "--resume"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -13,7 +15,8 @@ from fielddep.experiments.contenders import find_contender, read_settings
 
 ACCURACY = Path(__file__).parents[2] / "benchmarks" / "accuracy"
 sys.path.insert(0, str(ACCURACY))
-import ablate  # noqa: E402  the benchmarks are scripts beside each other
+import ablate  # noqa: E402  the benchmarks are scripts next to each other
+import judge  # noqa: E402
 
 
 def test_a_call_states_settings_seeds_and_encoding() -> None:
@@ -81,3 +84,26 @@ def test_what_was_written_by_hand_stays(tmp_path: Path) -> None:
     ablate.write_readme(here)
     assert "| it falls | holds | does not hold |" in page.read_text()
     assert page.read_text().endswith(f"{ablate.MARK}\n\nBecause the steps are small.\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("ablation/frappe", judge.judge_ablation),
+        ("ablation/ml-tag-part", judge.judge_ablation),
+        ("ablation/ml-tag-part/batch-norm", judge.judge_runs),
+        ("comparison/frappe", judge.judge_comparison),
+    ],
+)
+def test_committed_verdicts_and_tests_are_those_of_the_committed_figures(
+    name: str, make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    committed = ACCURACY / name
+    copy = Path(shutil.copytree(committed, tmp_path / "copy"))
+    for path in copy.glob("*-claims.csv"):
+        path.write_text("dataset,what,claim,verdict,numbers\n")
+    for path in copy.glob("dunnett-*"):
+        path.write_text("")
+    make(copy)
+    texts = [path for path in committed.iterdir() if path.suffix in (".csv", ".md", ".tex")]
+    assert [path.name for path in texts if path.read_text() != (copy / path.name).read_text()] == []

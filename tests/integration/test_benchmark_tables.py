@@ -1,4 +1,4 @@
-"""The figures in the README are those of the committed results, and nothing else."""
+"""The figures of accuracy in the guide are those of the committed results, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def summary():
     return module
 
 
-@pytest.mark.parametrize("page", [PROJECT / "README.md", ACCURACY / "README.md"])
-def test_readme_quotes_the_results(summary, page):
+@pytest.mark.parametrize("page", [PROJECT / "docs" / "accuracy.md", ACCURACY / "README.md"])
+def test_pages_quote_the_results(summary, page):
     text = page.read_text("utf-8")
     body = summary.texts(pl.read_csv(ACCURACY / "results.csv", infer_schema_length=None))[page]
     assert summary.insert(text, body) == text
@@ -47,7 +47,7 @@ def rows(dataset: str, metric: str, values: dict[str, list[float]], variant: str
     )  # fmt: skip
 
 
-def test_the_place_of_mdl_is_told(summary):
+def test_the_place_of_mdl_is_shown(summary):
     losses = {"mdl": [0.2, 0.3], "catboost": [0.1, 0.1], "fm": [0.4, 0.4]}
     found = summary.summarize(pl.concat([rows("d", "logloss", losses), rows("d", "auc", losses)]))
     expected = "- d: place 2 of 3 by logloss (0.2500 ± 0.0707); ahead of it: catboost 0.1000 ± 0.0000."
@@ -74,20 +74,20 @@ def test_the_overview_has_a_line_a_model_and_the_best_in_bold(summary):
     ]
 
 
-def test_published_figures_stand_beside_ours(summary, tmp_path, monkeypatch):
+def test_published_figures_stand_next_to_ours(summary, tmp_path, monkeypatch):
     monkeypatch.setattr(summary, "HERE", tmp_path)
     (tmp_path / "published.csv").write_text(
         "dataset,model,metric,value,source\nd,fm,auc,0.7,paper\nd,fm,auc,0.8,other\nd,fm,mse,0.5,paper\nd,lr,auc,0.6,paper\n"
         "d,fm,mse,0.4,other\n"
     )
     found = summary.summarize(pl.concat([rows("d", "auc", {"fm": [0.81, 0.83]}), rows("d", "mse", {"fm": [0.5]})]))
-    assert summary.beside_published(found).splitlines()[2:] == [
+    assert summary.next_to_published(found).splitlines()[2:] == [
         "| d | fm | auc | 0.8200 ± 0.0141 | 0.8000 | other | +0.0200 |",
         "| d | fm | mse | 0.5000 | 0.4000 | other | +0.1000 |",
     ]
 
 
-def test_threads_are_those_that_the_rows_tell(summary):
+def test_threads_are_those_in_the_rows(summary):
     results = rows("d", "auc", {"mdl": [0.5, 0.6]})
     assert summary.threads(results, 1) == "1 thread, "
     assert summary.threads(results, None) == ""

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fielddep.config import MODEL_CONFIGS, Config, settings_reference
+from fielddep.config.settings import MODEL_CONFIGS, Config, settings_reference
 from fielddep.datasets import flights
 from tests.documents import PageRunner, find_blocks
 
@@ -78,10 +78,10 @@ def test_a_page_runs(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_figures_are_those_of_the_benchmarks() -> None:
     figures = _load(DOCS / "make_figures.py")
     used: set[str] = set()
-    for name in PAGES:
-        page = (DOCS / name).read_text("utf-8")
+    for path in figures.PAGES:
+        page = path.read_text("utf-8")
         used |= {mark["name"] for mark in figures.MARKED.finditer(page)}
-        assert figures.filled(page) == page, f"{name} is not up to date; run python docs/make_figures.py"
+        assert figures.filled(page) == page, f"{path.name} is not up to date; run python docs/make_figures.py"
     assert used == set(figures.FIGURES)
 
 

@@ -15,12 +15,12 @@ import pytest
 
 CODE = """
 import sys
-from fielddep.config import Config
-from fielddep.data.streaming import delimited_rows
-from fielddep.data.streaming.encode import encode_store
+from fielddep.config.settings import Config
+from fielddep.tables import delimited as delimited_rows
+from fielddep.store.build import build_store
 
 delimited_rows.BLOCK_BYTES = 1 << 20  # so that the smaller table has many blocks too
-encode_store(sys.argv[1], Config().replace({"data.target": "good", "data.crosses": "none"}), sys.argv[2])
+build_store(sys.argv[1], Config().replace({"data.target": "good", "data.crosses": "none"}), sys.argv[2])
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 ROWS, TIMES = 1_000_000, 4

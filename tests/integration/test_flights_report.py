@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from fielddep.artifacts.run import REPORT
 from fielddep.cli import main
 from fielddep.datasets.flights import N_ROWS, TARGET, load_flights
 from fielddep.errors import MissingExtraError
-from fielddep.run import REPORT
 
 MAX_SECONDS = 20
 MAX_BYTES = 8_000_000

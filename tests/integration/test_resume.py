@@ -15,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from fielddep.artifacts.run import Run, run_state
 from fielddep.cli import main
-from fielddep.config import Config
-from fielddep.data.store import loader as store_loader
-from fielddep.data.store.store import Store
-from fielddep.run import run_state, train_run
-from fielddep.training.callbacks import Callback
+from fielddep.config.settings import Config
+from fielddep.observer import Observer
+from fielddep.store import loader as store_loader
+from fielddep.store.store import Store
 from tests.conftest import small_frame
+from tests.helpers import states
 from tests.stores import write_store
 
 # Where a child kills itself, the n-th time it gets there: (name, n). A list of them kills its resumption as well.
@@ -60,18 +61,19 @@ import json, os, signal, sys
 from pathlib import Path
 import polars as pl
 import torch
-from fielddep import bundle, run
-from fielddep.config import Config
-from fielddep.data.store import loader as store_loader
-from fielddep.data.store.store import Store, is_store
+from fielddep.artifacts import bundle, run
+from fielddep.config.settings import Config
+from fielddep.store import loader as store_loader
+from fielddep.store.store import Store, is_store
 from fielddep.training import checkpoint
-from fielddep.training.callbacks import Callback
+from fielddep.observer import Observer
 
 table, out, plan = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
-store_loader.WINDOW_ROWS, store_loader.PIECE_ROWS = 64, 8
+if is_store(table):
+    store_loader.WINDOW_ROWS, store_loader.CHUNK_ROWS = 64, 8
 
 
-class Moments(Callback):
+class Moments(Observer):
     def __init__(self, name, count):
         self.name, self.left = name, count
 
@@ -118,7 +120,7 @@ def child(folder, settings, name, count):
     moments = Moments(name, count)
     patch(moments)
     rows = Store.open(table) if is_store(table) else pl.read_parquet(table)
-    run.train_run(rows, Config().replace(settings), folder, resume=True, callbacks=[moments])
+    run.Run.train(rows, Config().replace(settings), folder, resume=True, observer=moments)
     os._exit(0)
 
 
@@ -165,7 +167,7 @@ def straight(table: Path) -> dict[str, Path]:
     found = {}
     for optimizer in OPTIMIZERS:
         config = Config().replace({**SETTINGS, "train.optimizer": optimizer})
-        found[optimizer] = train_run(small_frame(400), config, table.parent / f"straight-{optimizer}").folder
+        found[optimizer] = Run.train(small_frame(400), config, table.parent / f"straight-{optimizer}").folder
     return found
 
 
@@ -190,7 +192,7 @@ def test_a_killed_run_ends_like_one_that_was_not(
     folder = killed / f"{optimizer}-{case}"
     assert run_state(folder) == "unfinished"
     config = Config().replace({**SETTINGS, "train.optimizer": optimizer})
-    train_run(small_frame(400), config, folder, resume=True)
+    Run.train(small_frame(400), config, folder, resume=True)
     expected = outcome(straight[optimizer])
     assert len(expected["history"]) == 8  # type: ignore[arg-type]
     assert outcome(folder) == expected
@@ -200,16 +202,16 @@ def test_a_killed_run_ends_like_one_that_was_not(
 def test_a_killed_run_on_a_store_ends_like_one_that_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The position within an epoch is found again, in the sixth of seven windows for one."""
     monkeypatch.setattr(store_loader, "WINDOW_ROWS", 64)
-    monkeypatch.setattr(store_loader, "PIECE_ROWS", 8)
+    monkeypatch.setattr(store_loader, "CHUNK_ROWS", 8)
     config = Config().replace(SETTINGS)
     store = write_store(tmp_path / "store", small_frame(400), config, block_rows=16)
     cases = ("before-the-first-evaluation", "between-evaluations", "best-written-checkpoint-not", "killed-three-times")
     kill(store.folder, tmp_path / "killed", {case: (SETTINGS, KILLS[case]) for case in cases})
-    expected = outcome(train_run(store, config, tmp_path / "straight").folder)
+    expected = outcome(Run.train(store, config, tmp_path / "straight").folder)
     assert len(expected["history"]) == 8  # type: ignore[arg-type]
     for case in cases:
         assert run_state(tmp_path / "killed" / case) == "unfinished"
-        train_run(Store.open(store.folder), config, tmp_path / "killed" / case, resume=True)
+        Run.train(Store.open(store.folder), config, tmp_path / "killed" / case, resume=True)
         assert outcome(tmp_path / "killed" / case) == expected, case
 
 
@@ -239,7 +241,7 @@ def test_same_seed_same_weights_and_different_seed_different_weights(tmp_path: P
     weights = []
     for number, seed in enumerate((0, 0, 1)):
         config = Config().replace({**SETTINGS, "train.seed": seed})
-        run = train_run(small_frame(400), config, tmp_path / str(number))
+        run = Run.train(small_frame(400), config, tmp_path / str(number))
         weights.append((run.bundle / "weights.safetensors").read_bytes())
     assert weights[0] == weights[1]
     assert weights[0] != weights[2]
@@ -255,14 +257,14 @@ def test_a_damaged_checkpoint_is_named(table: Path, tmp_path: Path, capsys: pyte
     path = folder / "checkpoint" / "checkpoint.safetensors"
     path.write_bytes(path.read_bytes()[:-8])
     assert main([*words, "--resume"]) == 2
-    assert f"checkpoint {path} cannot be read" in capsys.readouterr().err
+    assert states(capsys.readouterr().err, path, "cannot be read")
     assert main([*words, "--force"]) == 0
 
 
 def _interrupt(config: Config, folder: Path) -> None:
-    class Stop(Callback):
+    class Stop(Observer):
         def on_evaluation(self, evaluation: object) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_run(small_frame(400), config, folder, callbacks=[Stop()])
+        Run.train(small_frame(400), config, folder, observer=Stop())

@@ -1,4 +1,4 @@
-"""The figures of speed and size in the README are those of the committed CSV files, and nothing else."""
+"""The figures of speed in the guide are those of the committed CSV file, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def summary():
     return module
 
 
-def test_readme_quotes_the_results(summary):
-    page = (PROJECT / "README.md").read_text("utf-8")
+def test_the_page_quotes_the_results(summary):
+    page = summary.PAGE.read_text("utf-8")
     assert summary.filled(page) == page
 
 

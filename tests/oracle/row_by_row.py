@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from fielddep.data.batch import Batch, FieldLayout
-from fielddep.model_config import ModelConfig
-from fielddep.models import build_model
+from fielddep.config.mdl import ModelConfig
+from fielddep.encoding.rows import Batch, Layout
+from fielddep.nn import build_model
 from fielddep.nn.model import FieldModel
-from tests.conftest import random_table
+from tests.conftest import double, random_table
 
 
-def random_model(layout: FieldLayout, config: ModelConfig, n_outputs: int = 1) -> Any:
+def random_model(layout: Layout, config: ModelConfig, n_outputs: int = 1) -> Any:
     """A model in float64 and evaluation mode whose weights are all random, those that start at zero too."""
     model = build_model(layout, n_outputs, config).double()
     generator = torch.Generator().manual_seed(1)
@@ -28,15 +28,15 @@ def random_model(layout: FieldLayout, config: ModelConfig, n_outputs: int = 1) -
     return model.eval()
 
 
-def random_rows(layout: FieldLayout, n_rows: int = 6) -> Batch:
+def random_rows(layout: Layout, n_rows: int = 6) -> Batch:
     """Random rows with numbers in float64."""
     batch = random_table(layout, n_rows).batch(slice(None))
-    return Batch(ids_BF=batch.ids_BF, numbers_BN=batch.numbers_BN.double())
+    return Batch(inputs=double(batch.inputs))
 
 
-def values(layout: FieldLayout, batch: Batch) -> Iterator[list[tuple[int, float]]]:
+def values(layout: Layout, batch: Batch) -> Iterator[list[tuple[int, float]]]:
     """Row by row: the id of every field with its factor, which is 1 or the row's number."""
-    for ids, numbers in zip(batch.ids_BF.tolist(), batch.numbers_BN.tolist(), strict=True):
+    for ids, numbers in zip(batch.inputs.ids_BF.tolist(), batch.inputs.numbers_BN.tolist(), strict=True):
         factor = dict(zip(layout.numerical, numbers, strict=True))
         yield [(c, factor.get(field, 1.0)) for field, c in enumerate(ids)]
 
@@ -48,5 +48,5 @@ def weights(table: Any) -> np.ndarray:
 
 def check(model: FieldModel, batch: Batch, expected: list[list[float]]) -> None:
     """The model's logits are these."""
-    found = model(batch.ids_BF, batch.numbers_BN).detach().numpy()
+    found = model(batch.inputs).detach().numpy()
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)

@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from scipy.optimize import brentq
 from torch import nn
 
-from fielddep.data.batch import Batch, FieldLayout
+from fielddep.encoding.rows import Batch, Layout
 from fielddep.nn.embedding import EmbeddingTable
+from fielddep.nn.layers import BatchNorm
 from fielddep.nn.model import FieldModel
-from fielddep.nn.norm import BatchNorm
-from tests.conftest import random_table
+from tests.conftest import double, random_table
 
 
 def shaken(model: FieldModel, seed: int = 0) -> FieldModel:
@@ -33,20 +34,20 @@ def shaken(model: FieldModel, seed: int = 0) -> FieldModel:
 def check_rows(model: FieldModel, expected: Callable[[Batch, int], np.ndarray], n_rows: int = 5) -> None:
     """Compare the logits of random rows, the first of them with no known value, with their slow form."""
     batch = random_table(model.layout, n_rows).batch(slice(None))
-    batch.ids_BF[0] = torch.tensor(model.layout.offsets)
-    batch.ids_BF[1] = torch.tensor(model.layout.offsets) + 1
-    found = model(batch.ids_BF, batch.numbers_BN.double()).detach().numpy()
+    batch.inputs.ids_BF[0] = torch.tensor(model.layout.offsets)
+    batch.inputs.ids_BF[1] = torch.tensor(model.layout.offsets) + 1
+    found = model(double(batch.inputs)).detach().numpy()
     for row in range(n_rows):
         np.testing.assert_allclose(found[row], expected(batch, row), rtol=1e-9, atol=1e-10)
 
 
-def looked_up(table: EmbeddingTable, layout: FieldLayout, batch: Batch, row: int) -> list[np.ndarray]:
+def looked_up(table: EmbeddingTable, layout: Layout, batch: Batch, row: int) -> list[np.ndarray]:
     """The row's vector of every field in a table that has a row for every id."""
     vectors = []
-    for field, index in enumerate(batch.ids_BF[row].tolist()):
+    for field, index in enumerate(batch.inputs.ids_BF[row].tolist()):
         factor = 1.0
         if field in layout.numerical:
-            factor = float(batch.numbers_BN[row, layout.numerical.index(field)])
+            factor = float(batch.inputs.numbers_BN[row, layout.numerical.index(field)])
         vectors.append(array(table.weight)[index] * factor)
     return vectors
 
@@ -75,6 +76,13 @@ def normalised(norm: BatchNorm, x: np.ndarray) -> np.ndarray:
 def softmax(x: np.ndarray) -> np.ndarray:
     """Shares in proportion to exp(x)."""
     return np.exp(x) / np.exp(x).sum()
+
+
+def share(x: np.ndarray, power: float) -> np.ndarray:
+    """Entmax of order 1 + 1/power by its definition: p_k = max(x_k / power - tau, 0)^power, tau found by bisection."""
+    scaled = x / power
+    tau = brentq(lambda t: (np.maximum(scaled - t, 0) ** power).sum() - 1, scaled.max() - 2, scaled.max(), xtol=1e-15)
+    return np.maximum(scaled - tau, 0) ** power
 
 
 def array(tensor: torch.Tensor) -> np.ndarray:

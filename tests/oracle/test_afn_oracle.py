@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.baseline_configs import AFNConfig
-from fielddep.baselines.afn import AFN, SMALLEST
-from tests.conftest import random_table
+from fielddep.config import AFNConfig
+from fielddep.encoding.rows import Inputs
+from fielddep.nn.baselines.afn import AFN, SMALLEST
+from tests.conftest import double, random_table
 from tests.oracle.slow_forms import array, check_rows, looked_up, normalised, run_layers, shaken
 
 CONFIG = AFNConfig(d_embed=3, n_neurons=5, hidden=(6,), batch_norm="all", embedding_init_scale=0.5)
@@ -54,8 +55,8 @@ def test_neurons_are_products_of_powers(layout):
 def test_statistics_are_taken_over_rows_and_dimensions(layout):
     model = AFN(layout, 1, CONFIG).double().train()
     batch = random_table(layout, 50).batch(slice(None))
-    model(batch.ids_BF, batch.numbers_BN.double())
-    e_BFD = 1.0 + model.embedding(batch.ids_BF, batch.numbers_BN.double())
+    model(double(batch.inputs))
+    e_BFD = 1.0 + model.embedding(double(batch.inputs))
     logs_BFD = e_BFD.abs().clamp(min=SMALLEST).log()
     torch.testing.assert_close(model.log_norm.running_mean, logs_BFD.mean(dim=(0, 2)))
     torch.testing.assert_close(model.log_norm.running_var, logs_BFD.var(dim=(0, 2)))
@@ -66,10 +67,10 @@ def test_an_embedding_of_one_changes_no_product(layout):
     with torch.no_grad():
         model.embedding.weight[:6] = 0.0
     ids_BF = torch.tensor([[0, 7, 15, 17], [3, 7, 15, 17]])
-    numbers_BN = torch.ones(2, 1, dtype=torch.float64)
+    inputs = Inputs(ids_BF, torch.ones(2, 1, dtype=torch.float64))
     with torch.no_grad():
         model.neurons.weight[:, 0] = 5.0
-        strong = model(ids_BF, numbers_BN)
+        strong = model(inputs)
         model.neurons.weight[:, 0] = 0.0
-        without = model(ids_BF, numbers_BN)
+        without = model(inputs)
     torch.testing.assert_close(strong, without)

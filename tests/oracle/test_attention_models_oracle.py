@@ -6,20 +6,21 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.baseline_configs import SAINTConfig, TabTransformerConfig
-from fielddep.baselines.saint import SAINT
-from fielddep.baselines.tabtransformer import TabTransformer
-from fielddep.data.batch import FieldLayout
+from fielddep.config import SAINTConfig, TabTransformerConfig
+from fielddep.encoding.rows import Layout
 from fielddep.errors import ConfigError
-from tests.conftest import random_table
+from fielddep.nn.baselines.saint import SAINT
+from fielddep.nn.baselines.tabtransformer import TabTransformer
+from tests.conftest import double, random_table
+from tests.helpers import raises
 from tests.oracle.attention import layer, layer_norm, weights
 from tests.oracle.slow_forms import array, check_rows, looked_up, run_layers, shaken
 
 SIZES = {"d_embed": 8, "n_heads": 2, "hidden": (5,), "embedding_init_scale": 0.5}
 LAYOUTS = [
-    FieldLayout(names=("user", "item", "price", "hour"), n_ids=(6, 9, 2, 5), numerical=(2,)),
-    FieldLayout(names=("user", "item"), n_ids=(6, 9)),
-    FieldLayout(names=("price", "size"), n_ids=(2, 2), numerical=(0, 1)),
+    Layout(names=("user", "item", "price", "hour"), n_ids=(6, 9, 2, 5), numerical=(2,)),
+    Layout(names=("user", "item"), n_ids=(6, 9)),
+    Layout(names=("price", "size"), n_ids=(2, 2), numerical=(0, 1)),
 ]
 
 
@@ -73,7 +74,7 @@ def saint(layout, n_outputs: int = 1, **settings) -> SAINT:
     torch.manual_seed(0)
     config = SAINTConfig(**{**SIZES, "d_row_head": 3, "n_reference": 3, "n_layers": 2, **settings})
     model = SAINT(layout, n_outputs, config)
-    model.start_from(random_table(layout, 20, seed=5).batch(slice(None)))
+    model.start_from(random_table(layout, 20, seed=5).batch(slice(None)).inputs)
     return shaken(model)
 
 
@@ -113,7 +114,7 @@ def test_saint_trains_with_attention_inside_groups(layout):
     """Eight rows and groups of at least three: the groups are rows 0-3 and 4-7."""
     model = saint(layout, dropout=0.0, row_dropout=0.0).train()
     batch = random_table(layout, 8).batch(slice(None))
-    found = model(batch.ids_BF, batch.numbers_BN.double()).detach().numpy()
+    found = model(double(batch.inputs)).detach().numpy()
     for group in (range(4), range(4, 8)):
         rows = [tokens_of(model, batch, row) for row in group]
         for block in range(2):
@@ -128,13 +129,13 @@ def test_saint_reference_rows_start_missing_and_repeat_where_rows_are_few(layout
     assert model.reference_ids_RF.tolist() == [list(layout.offsets)] * 5
     assert model.reference_numbers_RN.tolist() == [[1.0]] * 5
     rows = random_table(layout, 2).batch(slice(None))
-    model.start_from(rows)
-    assert torch.equal(model.reference_ids_RF, rows.ids_BF[[0, 1, 0, 1, 0]])
-    assert torch.equal(model.reference_numbers_RN, rows.numbers_BN[[0, 1, 0, 1, 0]])
+    model.start_from(rows.inputs)
+    assert torch.equal(model.reference_ids_RF, rows.inputs.ids_BF[[0, 1, 0, 1, 0]])
+    assert torch.equal(model.reference_numbers_RN, rows.inputs.numbers_BN[[0, 1, 0, 1, 0]])
     assert {"reference_ids_RF", "reference_numbers_RN"} < set(model.state_dict())
 
 
 @pytest.mark.parametrize(("cls", "config"), [(TabTransformer, TabTransformerConfig), (SAINT, SAINTConfig)])
 def test_heads_must_divide_a_token(layout, cls, config):
-    with pytest.raises(ConfigError, match=r"model\.n_heads must divide model\.d_embed; given 3 heads and 8"):
+    with raises(ConfigError, "model.n_heads", 3, "model.d_embed", 8):
         cls(layout, 1, config(d_embed=8, n_heads=3))

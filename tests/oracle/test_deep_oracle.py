@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.baseline_configs import DeepFMConfig, IFMConfig, WideDeepConfig, XDeepFMConfig
-from fielddep.baselines.deepfm import DeepFM
-from fielddep.baselines.ifm import IFM
-from fielddep.baselines.wide_deep import WideDeep
-from fielddep.baselines.xdeepfm import CompressedInteractions, XDeepFM
+from fielddep.config import DeepFMConfig, IFMConfig, WideDeepConfig, XDeepFMConfig
+from fielddep.nn.baselines.deepfm import DeepFM
+from fielddep.nn.baselines.ifm import IFM
+from fielddep.nn.baselines.wide_deep import WideDeep
+from fielddep.nn.baselines.xdeepfm import CompressedInteractions, XDeepFM
 from tests.oracle.slow_forms import array, check_rows, looked_up, run_layers, shaken, softmax
 
 pytestmark = pytest.mark.parametrize("n_outputs", [1, 3])

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.baseline_configs import FinalMLPConfig
-from fielddep.baselines.finalmlp import FieldGate, FinalMLP
-from fielddep.bundle import Bundle
-from fielddep.config import Config
+from fielddep.artifacts.bundle import Bundle
+from fielddep.artifacts.predictor import Predictor
+from fielddep.config import FinalMLPConfig
+from fielddep.config.settings import Config
+from fielddep.encoding.rows import Inputs
 from fielddep.errors import ConfigError
-from fielddep.fitting import fit_table
-from fielddep.predictor import Predictor
+from fielddep.nn.baselines.finalmlp import FieldGate, FinalMLP
+from fielddep.training.fit import fit
 from tests.conftest import random_table, small_frame
+from tests.helpers import raises
 from tests.oracle.slow_forms import array, check_rows, looked_up, run_layers, shaken
 
 SIZES = {"d_embed": 3, "hidden": (7, 6), "hidden_2": (4,), "gate_hidden": (5,), "n_heads": 2}
@@ -46,8 +48,8 @@ def slow_gate(gate: FieldGate, context, layout, batch, row) -> np.ndarray:
     kept = [layout.offsets[f] + local for f in fields for local in range(layout.n_ids[f])]
     vectors = [] if context else [array(gate.vector_1D)[0]]
     for field in (layout.names.index(name) for name in context):
-        number = float(batch.numbers_BN[row, 0]) if field in layout.numerical else 1.0
-        vectors.append(number * array(gate.table.weight)[1 + kept.index(int(batch.ids_BF[row, field]))])
+        number = float(batch.inputs.numbers_BN[row, 0]) if field in layout.numerical else 1.0
+        vectors.append(number * array(gate.table.weight)[1 + kept.index(int(batch.inputs.ids_BF[row, field]))])
     return 2 / (1 + np.exp(-run_layers(gate.mlp, np.concatenate(vectors))))
 
 
@@ -68,10 +70,10 @@ def test_only_the_fields_of_its_context_open_a_gate(layout):
     gate = FieldGate(layout, 3, [0], (5,))
     gate.table.init_weights("normal", 1.0)
     ids_BF = torch.tensor([[1, 7, 15, 17], [1, 9, 16, 20], [2, 7, 15, 17]])
-    same, also, other = gate(ids_BF, torch.randn(3, 1))
+    same, also, other = gate(Inputs(ids_BF, torch.randn(3, 1)))
     assert torch.equal(same, also)
     assert not torch.allclose(same, other)
-    factors = gate(ids_BF, torch.ones(3, 1))
+    factors = gate(Inputs(ids_BF, torch.ones(3, 1)))
     assert bool(((factors > 0) & (factors < 2)).all())
 
 
@@ -80,7 +82,7 @@ def test_table_of_a_context_has_rows_for_its_fields_alone(layout):
     shapes = {name: tuple(table.weight.shape) for name, table in model.tables()}
     assert shapes == {"embedding": (22, 3), "gate_1.table": (1 + 6 + 5, 3)}
     batch = random_table(layout, 20).batch(slice(None))
-    model(batch.ids_BF, batch.numbers_BN).sum().backward()
+    model(batch.inputs).sum().backward()
     gradient = model.gate_1.table.weight.grad.to_dense()
     assert torch.equal(gradient[0], torch.zeros(3)) and bool(gradient[1:].abs().sum() > 0)
 
@@ -89,20 +91,20 @@ def test_context_survives_the_bundle(tmp_path):
     frame = small_frame(300)
     settings = {f"model.{key}": value for key, value in SIZES.items()} | {"model.context_2": ["shape"]}
     config = Config().replace({"data.target": "good", "train.max_epochs": 1, "model.name": "finalmlp", **settings})
-    fitted = fit_table(frame, config)
-    bundle = Bundle(config=fitted.config, encoder=fitted.encoder, model=fitted.model)
+    fitted = fit(frame, config)
+    bundle = Bundle.of(fitted)
     bundle.save(tmp_path / "b")
     rows = frame.drop("good").head(20)
     assert Predictor(tmp_path / "b").predict(rows).equals(Predictor(bundle).predict(rows))
 
 
 def test_widths_that_the_heads_do_not_divide_are_refused(layout):
-    with pytest.raises(ConfigError, match=r"n_heads must divide .* given 4 for 6 \(model.hidden\) and 4"):
+    with raises(ConfigError, "model.n_heads", 4, "model.hidden", 6):
         FinalMLP(layout, 1, FinalMLPConfig(**{**SIZES, "n_heads": 4}))
 
 
 def test_unknown_field_of_a_context_is_refused(layout):
-    with pytest.raises(ConfigError, match=r"model.context_2 takes names of fields \(user, .*given 'usr'"):
+    with raises(ConfigError, "model.context_2", "user", "'usr'"):
         FinalMLP(layout, 1, FinalMLPConfig(**SIZES, context_2=("usr",)))
 
 
@@ -112,8 +114,8 @@ def test_batch_norm_does_not_undo_the_gates(layout):
     model = shaken(FinalMLP(layout, 1, config))
     batch = random_table(layout, 200).batch(slice(None))
     model.train()
-    gated = model(batch.ids_BF, batch.numbers_BN).detach()
+    gated = model(batch.inputs).detach()
     with torch.no_grad():
         model.gate_1.mlp[-1].bias += torch.linspace(-2.0, 2.0, len(model.gate_1.mlp[-1].bias))
-    changed = model(batch.ids_BF, batch.numbers_BN).detach()
+    changed = model(batch.inputs).detach()
     assert float((changed - gated).abs().mean()) > 0.1 * float(gated.std())

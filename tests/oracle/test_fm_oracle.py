@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.baseline_configs import FFMConfig, FMConfig, LRConfig
-from fielddep.data.batch import FieldLayout
+from fielddep.config import FFMConfig, FMConfig, LRConfig
+from fielddep.encoding.rows import Layout
 from tests.oracle.row_by_row import check, random_model, random_rows, values, weights
 
 
@@ -63,16 +63,16 @@ def test_ffm(layout, n_outputs, normalize):
 
 def test_ffm_uses_every_embedding_once_a_pair(layout):
     model, batch = random_model(layout, FFMConfig(d_embed=2)), random_rows(layout, 1)
-    model(batch.ids_BF, batch.numbers_BN).sum().backward()
+    model(batch.inputs).sum().backward()
     gradient = model.embedding.weight.grad.to_dense()
     looked_up = torch.zeros(len(gradient), dtype=torch.bool)
-    looked_up[batch.ids_BF] = True
+    looked_up[batch.inputs.ids_BF] = True
     assert (gradient[looked_up] != 0).all()
     assert (gradient[~looked_up] == 0).all()
 
 
 @pytest.mark.parametrize("config", [FMConfig(d_embed=3), FFMConfig(d_embed=3), FFMConfig(d_embed=3, normalize=True)])
 def test_one_field_alone_has_no_pairs(config):
-    layout = FieldLayout(names=("user",), n_ids=(5,))
+    layout = Layout(names=("user",), n_ids=(5,))
     model, batch = random_model(layout, config), random_rows(layout)
     check(model, batch, [[linear(model, row, 0)] for row in values(layout, batch)])

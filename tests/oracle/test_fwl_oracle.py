@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.baseline_configs import FWLConfig
-from fielddep.baselines.fwl import FWL, field_ranks
-from fielddep.data.batch import FieldLayout
+from fielddep.config import FWLConfig
+from fielddep.encoding.rows import Layout
+from fielddep.nn.baselines.fwl import FWL, field_ranks
 from tests.oracle.row_by_row import check, random_model, random_rows, values, weights
 
 
-def formed(table: torch.Tensor, layout: FieldLayout, ranks: tuple[int, ...], field: int, c: int) -> torch.Tensor:
+def formed(table: torch.Tensor, layout: Layout, ranks: tuple[int, ...], field: int, c: int) -> torch.Tensor:
     """The models of a field for one class, one column a value, one row an id; its own ids have no weights."""
     first = sum(ranks[:field])
     block = table.view(len(table), -1, sum(ranks))[:, c, first : first + ranks[field]]
@@ -25,7 +25,7 @@ def formed(table: torch.Tensor, layout: FieldLayout, ranks: tuple[int, ...], fie
     return models * outside
 
 
-def penalty(table: torch.Tensor, layout: FieldLayout, ranks: tuple[int, ...], n_outputs: int, mean: bool):
+def penalty(table: torch.Tensor, layout: Layout, ranks: tuple[int, ...], n_outputs: int, mean: bool):
     """Half the squared norms that the step of the penalty descends."""
     total = torch.zeros((), dtype=table.dtype)
     for field in range(layout.n_columns):
@@ -89,7 +89,7 @@ def test_no_penalty_without_a_step_size(layout):
 
 
 def test_ranks():
-    layout = FieldLayout(names=("a", "b", "c"), n_ids=(3, 100, 2000))
+    layout = Layout(names=("a", "b", "c"), n_ids=(3, 100, 2000))
     assert field_ranks(layout, FWLConfig(d_embed=10)) == (3, 10, 10)
     assert field_ranks(layout, FWLConfig(d_embed=20, rank_base=1.6)) == (3, 10, 17)
     model = FWL(layout, 1, FWLConfig(d_embed=20, rank_base=1.6))

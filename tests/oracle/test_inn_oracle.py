@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.baseline_configs import INNConfig
-from fielddep.baselines.inn import INN
-from fielddep.data.batch import FieldLayout
+from fielddep.config import INNConfig
+from fielddep.encoding.rows import Inputs, Layout
 from fielddep.errors import SchemaError
+from fielddep.nn.baselines.inn import INN
+from tests.helpers import raises
 from tests.oracle.slow_forms import array, check_rows, looked_up, run_layers, shaken, softmax
 
 CONFIG = INNConfig(d_embed=3, d_attention=4, d_field=2, n_hidden=5, temperature=2.0, embedding_init_scale=0.8)
@@ -46,13 +47,12 @@ def test_attention_is_a_share_of_every_pair(layout):
 
 def test_dropout_hits_pairs_when_training_only(layout):
     model = INN(layout, 1, INNConfig(d_embed=3, dropout=0.5))
-    ids_BF = torch.tensor([[0, 6, 15, 17]])
-    numbers_BN = torch.ones(1, 1)
+    inputs = Inputs(torch.tensor([[0, 6, 15, 17]]), torch.ones(1, 1))
     torch.manual_seed(0)
-    assert len({model.train()(ids_BF, numbers_BN).item() for _ in range(5)}) > 1
-    assert len({model.eval()(ids_BF, numbers_BN).item() for _ in range(5)}) == 1
+    assert len({model.train()(inputs).item() for _ in range(5)}) > 1
+    assert len({model.eval()(inputs).item() for _ in range(5)}) == 1
 
 
 def test_one_field_is_refused():
-    with pytest.raises(SchemaError, match="pairs of fields and needs at least 2; given"):
-        INN(FieldLayout(names=("user",), n_ids=(5,)), 1, CONFIG)
+    with raises(SchemaError, "at least 2", "'user'"):
+        INN(Layout(names=("user",), n_ids=(5,)), 1, CONFIG)

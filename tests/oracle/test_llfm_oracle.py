@@ -9,12 +9,12 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from fielddep.baseline_configs import LLFMConfig
-from fielddep.baselines.llfm import LLFM, adaptive_weights
-from fielddep.config import Config
-from fielddep.data.batch import FieldLayout
-from fielddep.fitting import fit_table
-from fielddep.training.callbacks import Callback
+from fielddep.config import LLFMConfig
+from fielddep.config.settings import Config
+from fielddep.encoding.rows import Layout
+from fielddep.nn.baselines.llfm import LLFM, adaptive_weights
+from fielddep.observer import Observer
+from fielddep.training.fit import fit
 from fielddep.training.optim import Optimizer
 from tests.conftest import random_table, small_frame
 from tests.oracle.row_by_row import check, random_model, random_rows, values, weights
@@ -76,17 +76,17 @@ def test_gradient_of_the_coding_takes_the_level_as_given():
     np.testing.assert_allclose(u.grad[0], expected, atol=1e-12)
 
 
-def dense(layout: FieldLayout, row: list[tuple[int, float]]) -> np.ndarray:
+def dense(layout: Layout, row: list[tuple[int, float]]) -> np.ndarray:
     x = np.zeros(layout.n_ids_total)
     for index, value in row:
         x[index] = value
     return x
 
 
-def started(layout: FieldLayout, n_outputs: int = 1) -> LLFM:
+def started(layout: Layout, n_outputs: int = 1) -> LLFM:
     model = random_model(layout, CONFIG, n_outputs)
     torch.manual_seed(0)
-    model.start_from(random_rows(layout, 50))
+    model.start_from(random_rows(layout, 50).inputs)
     return model.eval()
 
 
@@ -116,8 +116,8 @@ def test_machines_mixed_by_distances_in_the_space_of_ids(layout, n_outputs):
 def test_gradient_of_the_anchors_is_that_of_the_distances(layout):
     """The kept sizes must not hide the part of the gradient that goes through |z|^2."""
     model, batch = started(layout).train(), random_rows(layout, 40)
-    seen = torch.unique(batch.ids_BF)
-    (0.1 * model._distances(batch.ids_BF, batch.numbers_BN).square()).sum().backward()
+    seen = torch.unique(batch.inputs.ids_BF)
+    (0.1 * model._distances(batch.inputs).square()).sum().backward()
     found = model.shift.weight.grad.to_dense()[seen]
     shift = model.shift.weight.detach().clone().requires_grad_()
     x = torch.from_numpy(np.stack([dense(layout, row) for row in values(layout, batch)]))
@@ -130,14 +130,14 @@ def test_gradient_of_the_anchors_is_that_of_the_distances(layout):
 def test_kept_sizes_follow_the_steps(layout):
     model = LLFM(layout, 1, LLFMConfig(d_embed=3, n_anchors=4))
     table = random_table(layout, 60)
-    model.start_from(table.batch(slice(None)))
+    model.start_from(table.batch(slice(None)).inputs)
     model.train()
     steps = Optimizer(model, kind="adagrad", lr=0.5, l2={"shift": 0.1})
     for step in range(1, 8):
         batch = table.batch(slice(7 * step, 7 * step + 7))
         steps.zero_grad()
-        model.training_forward(batch.ids_BF, batch.numbers_BN)[0].square().mean().backward()
-        steps.step(batch.ids_BF)
+        model.training_forward(batch.inputs)[0].square().mean().backward()
+        steps.step(batch.inputs.ids_BF)
         model.after_step(step)
     kept = model.size_M.clone()
     model.eval()
@@ -150,28 +150,28 @@ def test_sizes_are_taken_anew_once_weights_are_loaded(layout, training):
     model, batch = started(layout), random_rows(layout)
     other = LLFM(layout, 1, CONFIG).double()
     other.load_state_dict(model.state_dict())
-    found = other.train(training)(batch.ids_BF, batch.numbers_BN)
-    torch.testing.assert_close(found, model(batch.ids_BF, batch.numbers_BN))
+    found = other.train(training)(batch.inputs)
+    torch.testing.assert_close(found, model(batch.inputs))
 
 
 def test_a_killed_training_that_goes_on_ends_with_the_same_weights(tmp_path):
-    class Killer(Callback):
+    class Killer(Observer):
         def on_step(self, step: int, n_rows: int, loss: float) -> None:
             if step == 15:
                 raise RuntimeError("killed")
 
     settings = {"model.name": "llfm", "model.d_embed": 3, "data.target": "good", "train.eval_every": 1}
     config = Config().replace({**settings, "train.max_epochs": 4, "train.batch_size": 64})
-    whole = fit_table(small_frame(), config).model.state_dict()
+    whole = fit(small_frame(), config).model.state_dict()
     with pytest.raises(RuntimeError, match="killed"):
-        fit_table(small_frame(), config, checkpoints=tmp_path, callbacks=[Killer()])
-    resumed = fit_table(small_frame(), config, checkpoints=tmp_path, resume=True).model.state_dict()
+        fit(small_frame(), config, checkpoints=tmp_path, observer=Killer())
+    resumed = fit(small_frame(), config, checkpoints=tmp_path, resume=True).model.state_dict()
     assert all(torch.equal(resumed[key], whole[key]) for key in whole)
 
 
 def test_anchors_start_as_centres_of_the_first_rows(layout):
     config = LLFMConfig(d_embed=3, n_anchors=1, anchor_rows=5)
     model, batch = random_model(layout, config), random_rows(layout, 30)
-    model.start_from(batch)
+    model.start_from(batch.inputs)
     centre = np.mean([dense(layout, row) for row in list(values(layout, batch))[:5]], axis=0)
     np.testing.assert_allclose(model.start_IM[:, 0].numpy(), centre, atol=1e-12)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.model_config import MDLConfig
+from fielddep.config.mdl import MDLConfig
 from fielddep.nn.interactions import BilinearInteractions
 from fielddep.nn.mdl import MDL
-from tests.conftest import random_table
+from tests.conftest import double, random_table
 from tests.oracle.test_refinement_oracle import oracle
 
 
@@ -41,15 +41,15 @@ def test_logit_row_by_row(layout, product_output):
         model.first_order.weight.normal_()
         model.bias.fill_(0.3)
     batch = random_table(layout, 6).batch(slice(None))
-    found = model(batch.ids_BF, batch.numbers_BN.double())
+    found = model(double(batch.inputs))
     offsets = layout.offsets
     for row in range(6):
         e = []
         first = 0.0
         for f in range(layout.n_fields):
-            index = int(batch.ids_BF[row, f])
+            index = int(batch.inputs.ids_BF[row, f])
             assert offsets[f] <= index < offsets[f] + layout.n_ids[f]
-            factor = float(batch.numbers_BN[row, 0]) if f == 2 else 1.0
+            factor = float(batch.inputs.numbers_BN[row, 0]) if f == 2 else 1.0
             e.append((model.embedding.weight[index].detach().numpy() * factor).tolist())
             first += float(model.first_order.weight.detach()[index, 0]) * factor
         w, mu = oracle(e, model.refinement.weight.tolist(), 2, 0.5, 4.0)

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.baseline_configs import NODEConfig
-from fielddep.baselines.node import NODE, ObliviousTrees
-from fielddep.data.batch import FieldLayout
+from fielddep.config import NODEConfig
+from fielddep.encoding.rows import Layout
+from fielddep.nn.baselines.node import NODE, ObliviousTrees
 from tests.conftest import random_table
-from tests.oracle.slow_forms import array, check_rows, looked_up, shaken
-from tests.unit.nn.test_entmax import share
+from tests.oracle.slow_forms import array, check_rows, looked_up, shaken, share
 
 
 def slow_trees(layer: ObliviousTrees, x: np.ndarray) -> list[np.ndarray]:
@@ -43,7 +42,7 @@ def test_leaf_by_leaf(layout, n_outputs, n_layers, depth, d_tree):
     config = NODEConfig(d_embed=2, n_layers=n_layers, n_trees=3, depth=depth, d_tree=d_tree, embedding_init_scale=1.0)
     torch.manual_seed(0)
     model = NODE(layout, n_outputs, config)
-    model.start_from(random_table(layout, 50).batch(slice(None)))
+    model.start_from(random_table(layout, 50).batch(slice(None)).inputs)
     shaken(model)
 
     def expected(batch, row):
@@ -80,9 +79,9 @@ def test_thresholds_come_from_rows_and_no_row_is_beyond_a_split():
 
 
 def test_start_from_equal_rows_stays_finite():
-    layout = FieldLayout(names=("a", "b"), n_ids=(3, 3))
+    layout = Layout(names=("a", "b"), n_ids=(3, 3))
     model = NODE(layout, 1, NODEConfig(d_embed=2, n_trees=4, depth=2, n_layers=2))
     rows = random_table(layout, 1).batch(slice(None))
-    model.start_from(rows)
+    model.start_from(rows.inputs)
     assert all(torch.isfinite(weight).all() for weight in model.parameters())
-    assert torch.isfinite(model(rows.ids_BF, rows.numbers_BN)).all()
+    assert torch.isfinite(model(rows.inputs)).all()

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.baseline_configs import RaFMConfig
-from fielddep.baselines.rafm import RaFM, levels_of_ids
-from fielddep.data.batch import FieldLayout
+from fielddep.config import RaFMConfig
+from fielddep.encoding.rows import Layout
 from fielddep.errors import ConfigError
+from fielddep.nn.baselines.rafm import RaFM, levels_of_ids
+from tests.helpers import raises
 from tests.oracle.row_by_row import check, random_model, random_rows, values, weights
 
 SIZES, THRESHOLDS = (2, 3, 5), (10, 40)
@@ -25,8 +26,8 @@ COUNTS = (
 
 
 @pytest.fixture
-def counted(layout) -> FieldLayout:
-    return FieldLayout(names=layout.names, n_ids=layout.n_ids, numerical=layout.numerical, counts=COUNTS)
+def counted(layout) -> Layout:
+    return Layout(names=layout.names, n_ids=layout.n_ids, numerical=layout.numerical, counts=COUNTS)
 
 
 def level_of(index: int) -> int:
@@ -89,7 +90,7 @@ def test_each_level_learns_to_predict_as_the_next(counted, task, n_outputs):
     rows = list(values(counted, batch))
     cut = [np.array([[logit(model, row, c, last=k) for c in range(n_outputs)] for row in rows]) for k in (1, 2, 3)]
     expected = 0.7 * (soft_loss(cut[0], cut[1], task) + soft_loss(cut[1], cut[2], task))
-    logits, penalty = model.training_forward(batch.ids_BF, batch.numbers_BN)
+    logits, penalty = model.training_forward(batch.inputs)
     np.testing.assert_allclose(logits.detach().numpy(), cut[2], atol=1e-10)
     assert float(penalty.detach()) == pytest.approx(expected, abs=1e-10)
 
@@ -109,7 +110,7 @@ def moved(model: RaFM, loss: torch.Tensor) -> list[set[int]]:
 
 def test_task_loss_trains_free_embeddings_and_distillation_the_dependent_ones(counted):
     model, batch = random_model(counted, CONFIG), random_rows(counted, 200)
-    logits, penalty = model.training_forward(batch.ids_BF, batch.numbers_BN)
+    logits, penalty = model.training_forward(batch.inputs)
     for level, ids in enumerate(moved(model, logits.square().mean()), start=1):
         assert ids == {i for i in range(22) if level_of(i) == level}
     for level, ids in enumerate(moved(model, penalty), start=1):
@@ -120,8 +121,8 @@ def test_task_loss_trains_free_embeddings_and_distillation_the_dependent_ones(co
 
 def test_joint_task_loss_reaches_dependent_embeddings_beside_free_ones(counted):
     model, batch = random_model(counted, replace(CONFIG, joint=True)), random_rows(counted, 200)
-    logits, penalty = model.training_forward(batch.ids_BF, batch.numbers_BN)
-    alone, _ = random_model(counted, CONFIG).training_forward(batch.ids_BF, batch.numbers_BN)
+    logits, penalty = model.training_forward(batch.inputs)
+    alone, _ = random_model(counted, CONFIG).training_forward(batch.inputs)
     assert torch.equal(logits, alone)
     for level, ids in enumerate(moved(model, logits.square().mean()), start=1):
         assert ids == {i for i in range(22) if level_of(i) >= level}
@@ -133,7 +134,7 @@ def test_gradients_are_those_of_the_formula(counted):
     """Free embeddings: the gradient of the model itself. Dependent ones: that of the students, teachers held still."""
     model, batch = random_model(counted, CONFIG), random_rows(counted, 30)
     rows = list(values(counted, batch))
-    logits, penalty = model.training_forward(batch.ids_BF, batch.numbers_BN)
+    logits, penalty = model.training_forward(batch.inputs)
     model.zero_grad()
     (logits.sum() + penalty).backward()
     teachers = [np.array([[logit(model, row, 0, last=k)] for row in rows]) for k in (2, 3)]
@@ -145,8 +146,8 @@ def test_gradients_are_those_of_the_formula(counted):
         cut = [np.array([[logit(model, row, 0, last=k)] for row in rows]) for k in (1, 2)]
         return soft_loss(cut[0], teachers[0], "binary")
 
-    free = next(i for i in range(22) if level_of(i) == 1 and i in batch.ids_BF)
-    dependent = next(i for i in range(22) if level_of(i) == 2 and i in batch.ids_BF)
+    free = next(i for i in range(22) if level_of(i) == 1 and i in batch.inputs.ids_BF)
+    dependent = next(i for i in range(22) if level_of(i) == 2 and i in batch.inputs.ids_BF)
     table = model.levels[0]
     for index, objective in ((free, free_objective), (dependent, dependent_objective)):
         entry = weights(table)[index : index + 1, 1:]
@@ -160,13 +161,13 @@ def test_gradients_are_those_of_the_formula(counted):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "facts"),
     [
-        ({"d_levels": (3, 5), "thresholds": (4,)}, "as many of both"),
-        ({"d_levels": (3, 2), "thresholds": (4, 9)}, "d_levels must ascend"),
-        ({"d_levels": (3, 5), "thresholds": (9, 9)}, "thresholds must ascend"),
+        ({"d_levels": (3, 5), "thresholds": (4,)}, ("model.thresholds has 1", "model.d_levels 2")),
+        ({"d_levels": (3, 2), "thresholds": (4, 9)}, ("model.d_levels", "ascend", "(2, 3, 2)")),
+        ({"d_levels": (3, 5), "thresholds": (9, 9)}, ("model.thresholds", "ascend", "(9, 9)")),
     ],
 )
-def test_levels_that_do_not_fit_are_refused(layout, settings, message):
-    with pytest.raises(ConfigError, match=message):
+def test_levels_that_do_not_fit_are_refused(layout, settings, facts):
+    with raises(ConfigError, *facts):
         RaFM(layout, 1, RaFMConfig(d_embed=2, **settings))

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.baseline_configs import TabNetConfig
-from fielddep.baselines.tabnet import FeatureTransformer, TabNet
-from tests.conftest import random_table
-from tests.oracle.slow_forms import array, check_rows, looked_up, normalised, shaken
-from tests.unit.nn.test_entmax import share
+from fielddep.config import TabNetConfig
+from fielddep.nn.baselines.tabnet import FeatureTransformer, TabNet
+from tests.conftest import double, random_table
+from tests.oracle.slow_forms import array, check_rows, looked_up, normalised, shaken, share
 
 SIZES = {"d_embed": 2, "d_decision": 3, "d_attention": 4, "embedding_init_scale": 1.0}
 
@@ -55,8 +54,8 @@ def test_masks_sum_to_one_and_their_entropy_is_the_penalty(layout):
     torch.manual_seed(0)
     model = shaken(TabNet(layout, 1, TabNetConfig(**SIZES, n_steps=2, sparsity=0.5)))
     batch = random_table(layout, 7).batch(slice(None))
-    numbers = batch.numbers_BN.double()
-    logits, masks = model.steps(batch.ids_BF, numbers)
+    inputs = double(batch.inputs)
+    logits, masks = model.steps(inputs)
     entropy = []
     for row in range(7):
         slow = slow_steps(model, looked_up(model.embedding, layout, batch, row))[1]
@@ -65,7 +64,7 @@ def test_masks_sum_to_one_and_their_entropy_is_the_penalty(layout):
             np.testing.assert_allclose(mask, slow[step], atol=1e-10)
             assert mask.sum() == pytest.approx(1.0)
             entropy.append(-sum(p * np.log(p) for p in mask if p > 0))
-    found, penalty = model.training_forward(batch.ids_BF, numbers)
+    found, penalty = model.training_forward(inputs)
     assert torch.equal(found, logits)
     assert float(penalty.detach()) == pytest.approx(0.5 * np.mean(entropy))
 
@@ -78,7 +77,7 @@ def test_a_field_is_chosen_once_without_relaxation(layout):
         torch.nn.init.zeros_(linear.weight)
         norm.bias.data = torch.tensor([9.0, 1.0, 1.0, 1.0])
     batch = random_table(layout, 3).batch(slice(None))
-    _, (first, second) = model.steps(batch.ids_BF, batch.numbers_BN)
+    _, (first, second) = model.steps(batch.inputs)
     assert first.tolist() == [[1.0, 0.0, 0.0, 0.0]] * 3
     torch.testing.assert_close(second, torch.tensor([[0.0, 1 / 3, 1 / 3, 1 / 3]]).expand(3, -1))
 

@@ -1,38 +1,40 @@
-"""What must hold for every model: MDL and each of its rivals.
+"""What must hold for every model: MDL and the baselines.
 
 Numbers are compared in evaluation mode after a start from rows, as a trained model would be used.
 """
 
 from __future__ import annotations
 
+from functools import cache
+
 import polars as pl
 import pytest
 import torch
 
-from fielddep.baseline_configs import BASELINE_CONFIGS
-from fielddep.bundle import Bundle
-from fielddep.config import MODEL_CONFIGS
-from fielddep.data.batch import Batch, FieldLayout
-from fielddep.data.encoded import EncodedTable
-from fielddep.fitting import fit_table
-from fielddep.models import MODELS, build_model
+from fielddep.artifacts.bundle import Bundle
+from fielddep.artifacts.predictor import Predictor
+from fielddep.config import BASELINE_CONFIGS
+from fielddep.config.settings import MODEL_CONFIGS
+from fielddep.encoding.rows import Batch, EncodedRows, Layout
+from fielddep.nn import MODELS, build_model
 from fielddep.nn.model import FieldModel
-from fielddep.predictor import Predictor
-from fielddep.training.objective import mean_loss
+from fielddep.training.fit import train
+from fielddep.training.metrics import mean_loss
 from fielddep.training.optim import Optimizer
+from fielddep.training.prepare import Prepared, prepare
 from tests.conftest import random_table, small_frame
-from tests.small_models import small_config
+from tests.small_models import for_model, small_config
 
 
-def fresh(name: str, layout: FieldLayout, n_outputs: int = 1, *, seed: int = 0) -> FieldModel:
+def fresh(name: str, layout: Layout, n_outputs: int = 1, *, seed: int = 0) -> FieldModel:
     model = build_model(layout, n_outputs, small_config(name).model, seed=seed)
     torch.manual_seed(seed)
-    model.start_from(random_table(layout, 64, seed=9).batch(slice(None)))
+    model.start_from(random_table(layout, 64, seed=9).batch(slice(None)).inputs)
     return model
 
 
 def forward(model: FieldModel, batch: Batch) -> torch.Tensor:
-    return model(batch.ids_BF, batch.numbers_BN)
+    return model(batch.inputs)
 
 
 def learn(model: FieldModel, batch: Batch, task: str, n_steps: int, lr: float, kind: str) -> float:
@@ -42,10 +44,10 @@ def learn(model: FieldModel, batch: Batch, task: str, n_steps: int, lr: float, k
     model.train()
     for step in range(1, n_steps + 1):
         steps.zero_grad()
-        logits, penalty = model.training_forward(batch.ids_BF, batch.numbers_BN)
+        logits, penalty = model.training_forward(batch.inputs)
         loss = mean_loss(logits, batch.target_B, None, task)
         (loss if penalty is None else loss + penalty).backward()
-        steps.step(batch.ids_BF)
+        steps.step(batch.inputs.ids_BF)
         model.after_step(step)
     return float(loss.detach())
 
@@ -64,7 +66,7 @@ ROUNDING = 1e-5
 """By so much a logit may depend on the other rows of its batch."""
 
 
-def learned(name: str, layout: FieldLayout, n_outputs: int) -> FieldModel:
+def learned(name: str, layout: Layout, n_outputs: int) -> FieldModel:
     """A model after a few steps, with every weight moved by chance: nothing is left at a start of zero."""
     model = fresh(name, layout, n_outputs)
     rows = random_table(layout, 40, n_classes=max(n_outputs, 2)).batch(slice(None))
@@ -77,7 +79,7 @@ def learned(name: str, layout: FieldLayout, n_outputs: int) -> FieldModel:
 
 
 @torch.no_grad()
-def batch_gap(model: FieldModel, table: EncodedTable) -> float:
+def batch_gap(model: FieldModel, table: EncodedRows) -> float:
     """Largest change of a logit, relative to its size, when a row is predicted alone instead of with all others."""
     whole = forward(model, table.batch(slice(None)))
     assert whole.shape == (len(table), model.n_outputs)
@@ -110,7 +112,7 @@ def test_prediction_changes_no_state(name, layout):
 def test_every_weight_gets_a_finite_gradient(name, layout):
     model = fresh(name, layout, 3).train()
     batch = random_table(layout, 60).batch(slice(None))
-    logits, penalty = model.training_forward(batch.ids_BF, batch.numbers_BN)
+    logits, penalty = model.training_forward(batch.inputs)
     (logits.square().mean() + (0 if penalty is None else penalty)).backward()
     for key, weight in model.named_parameters():
         if weight.requires_grad:
@@ -123,7 +125,7 @@ def test_every_weight_gets_a_finite_gradient(name, layout):
 def test_one_small_batch_can_be_memorised(name, task):
     if name == "lr":
         pytest.skip("a linear model cannot memorise what is not linear")
-    layout = FieldLayout(names=("a", "b", "c"), n_ids=(26, 26, 2), numerical=(2,))
+    layout = Layout(names=("a", "b", "c"), n_ids=(26, 26, 2), numerical=(2,))
     batch = random_table(layout, 24, seed=3).batch(slice(None))
     model = fresh(name, layout)
     model.regression = task == "regression"
@@ -139,12 +141,12 @@ def test_weights_of_a_batch_only_move_where_it_looks(name, layout):
     model = fresh(name, layout)
     batch = random_table(layout, 3, seed=4).batch(slice(None))
     before = {key: table.weight.detach().clone() for key, table in model.tables()}
-    logits, penalty = model.train().training_forward(batch.ids_BF, batch.numbers_BN)
+    logits, penalty = model.train().training_forward(batch.inputs)
     (logits.square().mean() + (0 if penalty is None else penalty)).backward()
-    Optimizer(model, kind="adagrad", lr=0.1, l2={}).step(batch.ids_BF)
+    Optimizer(model, kind="adagrad", lr=0.1, l2={}).step(batch.inputs.ids_BF)
     for key, table in model.tables():
         untouched = torch.ones(len(table.weight), dtype=torch.bool)
-        untouched[table.rows_of(batch.ids_BF).flatten()] = False
+        untouched[table.rows_of(batch.inputs.ids_BF).flatten()] = False
         assert torch.equal(table.weight[untouched], before[key][untouched]), key
 
 
@@ -156,19 +158,28 @@ def test_same_seed_same_model_and_sizes_known_beforehand(name, layout):
     assert planned.n_parameters == build_model(layout, 1, config).n_parameters
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+TASKS = {
+    "binary": {"data__target": "good", "data__task": "binary"},
+    "multiclass": {"data__target": "shape", "data__task": "multiclass"},
+    "regression": {"data__target": "size", "data__task": "regression"},
+}
+
+
+@cache
+def encoded(task: str) -> Prepared:
+    """A table that is encoded once, for all models."""
+    return prepare(small_frame(400), small_config("lr", **TASKS[task]))
+
+
+@pytest.mark.parametrize("task", TASKS)
 def test_from_table_to_bundle_and_back(name, task, tmp_path):
-    frame = small_frame(400)
-    target = {"binary": "good", "multiclass": "shape", "regression": "size"}[task]
-    config = small_config(name).replace(
-        {"data.target": target, "data.task": task, "train.max_epochs": 2, "train.batch_size": 64}
-    )
-    fitted = fit_table(frame, config)
-    Bundle(config=fitted.config, encoder=fitted.encoder, model=fitted.model).save(tmp_path / "b")
-    rows = frame.drop(target).head(20)
+    config = small_config(name, **TASKS[task], train__max_epochs=2, train__batch_size=64)
+    bundle = Bundle.of(train(for_model(encoded(task), config)))
+    bundle.save(tmp_path / "b")
+    rows = small_frame(20).drop(config.data.target)
     odd = rows.with_columns(pl.lit("never seen").alias("colour"))
-    first = Predictor(tmp_path / "b").predict(rows)
-    assert first.equals(Predictor(tmp_path / "b").predict(rows))
-    direct = Predictor(Bundle(config=fitted.config, encoder=fitted.encoder, model=fitted.model)).predict(rows)
-    assert first.equals(direct)
-    assert Predictor(tmp_path / "b").predict(odd).null_count().sum_horizontal().item() == 0
+    loaded = Predictor(tmp_path / "b")
+    first = loaded.predict(rows)
+    assert first.equals(loaded.predict(rows))
+    assert first.equals(Predictor(bundle).predict(rows))
+    assert loaded.predict(odd).null_count().sum_horizontal().item() == 0

@@ -8,9 +8,9 @@ import itertools
 import pytest
 import torch
 
-from fielddep.data.batch import FieldLayout
+from fielddep.config.mdl import MDLConfig
+from fielddep.encoding.rows import Inputs, Layout
 from fielddep.errors import SchemaError
-from fielddep.model_config import MDLConfig
 from fielddep.nn import refinement as refinement_module
 from fielddep.nn.mdl import MDL
 from fielddep.nn.refinement import Refinement
@@ -32,7 +32,7 @@ def model(request, layout):
 
 
 def forward(model, batch):
-    return model(batch.ids_BF, batch.numbers_BN)
+    return model(batch.inputs)
 
 
 def test_prediction_does_not_depend_on_the_batch(model, layout):
@@ -54,9 +54,9 @@ def test_prediction_changes_no_state(model, layout):
 def test_changing_one_field_leaves_other_embeddings(model, layout):
     table = random_table(layout, 8)
     batch = table.batch(slice(None))
-    changed = batch.ids_BF.clone()
+    changed = batch.inputs.ids_BF.clone()
     changed[:, 1] = layout.offsets[1] + 3
-    before, after = model.embed(batch.ids_BF, batch.numbers_BN), model.embed(changed, batch.numbers_BN)
+    before, after = model.embed(batch.inputs), model.embed(batch.inputs._replace(ids_BF=changed))
     others = [0, 2, 3]
     assert torch.equal(before[:, others], after[:, others])
     assert not torch.equal(before[:, 1], after[:, 1])
@@ -65,7 +65,7 @@ def test_changing_one_field_leaves_other_embeddings(model, layout):
 def test_every_weight_gets_a_gradient(model, layout):
     model.train()
     batch = random_table(layout, 60).batch(slice(None))
-    logits, penalty = model.training_forward(batch.ids_BF, batch.numbers_BN)
+    logits, penalty = model.training_forward(batch.inputs)
     (logits.square().mean() + (0 if penalty is None else penalty)).backward()
     for name, weight in model.named_parameters():
         if weight.requires_grad:
@@ -76,10 +76,10 @@ def test_every_weight_gets_a_gradient(model, layout):
 
 def test_only_the_global_variant_has_a_penalty(model, layout):
     batch = random_table(layout, 10).batch(slice(None))
-    _, penalty = model.training_forward(batch.ids_BF, batch.numbers_BN)
+    _, penalty = model.training_forward(batch.inputs)
     assert (penalty is not None) == (model.config.dependencies == "global")
     if penalty is not None:
-        e_BFD = model.embed(batch.ids_BF, batch.numbers_BN)
+        e_BFD = model.embed(batch.inputs)
         r = e_BFD.transpose(1, 2) @ model.refinement.w0_FF
         loss = r.square().sum(dim=(1, 2)) / 4 / 2  # mu/(2 lambda) = 1/(2 m)
         torch.testing.assert_close(penalty, model.config.global_penalty * loss.mean())
@@ -167,17 +167,17 @@ def test_the_norm_of_an_average_row_is_followed_in_training_only():
     assert float(norm.mean_norm) == pytest.approx(sum(norms) / n_rows, rel=1e-5)
     norm.track_norm(torch.zeros(3, 2, 3))
     assert float(norm.mean_norm) == pytest.approx(0.9 * sum(norms) / n_rows, rel=1e-5)
-    layout = FieldLayout(names=("a", "b"), n_ids=(5, 7))
+    layout = Layout(names=("a", "b"), n_ids=(5, 7))
     model = MDL(layout, 1, MDLConfig(d_embed=4, inner_step="damped", hidden=()))
-    ids_BF, numbers_BN = torch.tensor([[0, 5], [3, 6]]), torch.empty(2, 0)
-    model.eval().training_forward(ids_BF, numbers_BN)
-    model(ids_BF, numbers_BN)
+    inputs = Inputs(torch.tensor([[0, 5], [3, 6]]), torch.empty(2, 0))
+    model.eval().training_forward(inputs)
+    model(inputs)
     assert float(model.refinement.mean_norm) == 0
-    model.train().training_forward(ids_BF, numbers_BN)
+    model.train().training_forward(inputs)
     assert float(model.refinement.mean_norm) > 0
     assert "refinement.mean_norm" in model.state_dict()
     fixed = MDL(layout, 1, MDLConfig(d_embed=4))
-    fixed.train().training_forward(ids_BF, numbers_BN)
+    fixed.train().training_forward(inputs)
     assert "refinement.mean_norm" not in fixed.state_dict()
 
 
@@ -199,12 +199,12 @@ def test_small_lambda_gives_sparse_weights():
 
 def test_one_field_is_refused():
     with pytest.raises(SchemaError, match="at least 2"):
-        MDL(FieldLayout(names=("a",), n_ids=(3,)), 1, MDLConfig(d_embed=2))
+        MDL(Layout(names=("a",), n_ids=(3,)), 1, MDLConfig(d_embed=2))
 
 
 def test_numerical_field_scales_its_vector(layout):
     model = MDL(layout, 1, MDLConfig(d_embed=3))
     ids = torch.tensor([[0, 6, 16, 17]])
-    one, two = model.embed(ids, torch.tensor([[1.0]])), model.embed(ids, torch.tensor([[2.0]]))
+    one, two = (model.embed(Inputs(ids, torch.tensor([[number]]))) for number in (1.0, 2.0))
     torch.testing.assert_close(two[:, 2], 2 * one[:, 2])
     assert torch.equal(one[:, [0, 1, 3]], two[:, [0, 1, 3]])

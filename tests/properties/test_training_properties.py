@@ -13,16 +13,17 @@ import polars as pl
 import pytest
 import torch
 
-from fielddep.bundle import Bundle
-from fielddep.config import Config
-from fielddep.data.batch import FieldLayout
+from fielddep.artifacts.bundle import Bundle
+from fielddep.config.mdl import MDLConfig
+from fielddep.config.settings import Config
 from fielddep.datasets.synthetic import generate
+from fielddep.encoding.rows import EncodedRows, Layout
 from fielddep.explain.dependencies import explain_rows
-from fielddep.fitting import prepare, train_model
-from fielddep.model_config import MDLConfig
 from fielddep.nn.mdl import MDL
-from fielddep.training.objective import mean_loss
+from fielddep.training.fit import train
+from fielddep.training.metrics import mean_loss
 from fielddep.training.optim import Optimizer
+from fielddep.training.prepare import prepare
 from tests.conftest import quick_config, random_table
 
 # --- memory ---------------------------------------------------------------------------------------------------
@@ -38,7 +39,7 @@ VARIANTS = {
 @pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_one_small_batch_can_be_memorised(variant, optimizer):
-    layout = FieldLayout(names=("a", "b", "c"), n_ids=(12, 12, 2), numerical=(2,))
+    layout = Layout(names=("a", "b", "c"), n_ids=(12, 12, 2), numerical=(2,))
     batch = random_table(layout, 24, seed=3).batch(slice(None))
     assert batch.target_B is not None
     torch.manual_seed(0)
@@ -46,10 +47,10 @@ def test_one_small_batch_can_be_memorised(variant, optimizer):
     steps = Optimizer(model, kind=optimizer, lr=0.1 if optimizer == "adagrad" else 0.02, l2={})
     for _ in range(150):
         steps.zero_grad()
-        logits, penalty = model.training_forward(batch.ids_BF, batch.numbers_BN)
+        logits, penalty = model.training_forward(batch.inputs)
         loss = mean_loss(logits, batch.target_B, None, "binary")
         (loss if penalty is None else loss + penalty).backward()
-        steps.step(batch.ids_BF)
+        steps.step(batch.inputs.ids_BF)
     assert float(loss.detach()) < 0.05
 
 
@@ -85,10 +86,10 @@ def planted_settings(target: str, seed: int) -> Config:
 
 def strongest_pair(seed: int) -> tuple[set[str], set[str]]:
     """Names of the strongest entry of the mean |mu W(T)| over rows, and of the planted pair."""
-    table = generate(6000, n_fields=5, n_values=20, seed=seed)
+    table = generate(12_000, n_fields=5, n_values=10, seed=seed)
     prepared = prepare(table.frame, planted_settings(table.target, seed))
-    bundle = Bundle(config=prepared.config, encoder=prepared.encoder, model=train_model(prepared))
-    explanation = explain_rows(bundle, prepared.parts["train"].take(torch.arange(2000)))
+    bundle = Bundle.of(train(prepared))
+    explanation = explain_rows(bundle, prepared.parts["train"].rows().take(np.arange(2000)))
     size_FF = np.abs(explanation.w_RSFF[:, -1] * explanation.mu_RSF[:, -1, None, :]).mean(axis=0)
     np.fill_diagonal(size_FF, 0.0)
     source, dependent = np.unravel_index(size_FF.argmax(), size_FF.shape)
@@ -122,24 +123,23 @@ def test_an_unseen_value_is_no_random_guess():
     )
     known, new = frame.filter(pl.Series(user < 50)), frame.filter(pl.Series(user >= 50))
     prepared = prepare(known, quick_config(train__max_epochs=15, train__unknown_rate=1.0))
-    model = train_model(prepared)
+    model = train(prepared).model
     encoded = prepared.encoder.encode(new, with_target=True)
     assert (encoded.ids_RF[:, 0] == 1).all()
-    unknown = _logloss(model, encoded.ids_RF, encoded)
+    unknown = _logloss(model, encoded)
     base_rate = known["good"].mean()
     labels = new["good"].to_numpy()
     base = -np.mean(np.log(np.where(labels == 1, base_rate, 1 - base_rate)))
     assert unknown < base + 0.03
     borrowed = []
     for seed in range(5):
-        ids = encoded.ids_RF.clone()
-        ids[:, 0] = torch.from_numpy(np.random.default_rng(seed).integers(2, 52, len(ids)).astype(np.int32))
-        borrowed.append(_logloss(model, ids, encoded))
+        ids = encoded.ids_RF.copy()
+        ids[:, 0] = np.random.default_rng(seed).integers(2, 52, len(ids))
+        borrowed.append(_logloss(model, encoded.with_arrays(ids=ids)))
     assert unknown < min(borrowed)
 
 
 @torch.no_grad()
-def _logloss(model: torch.nn.Module, ids_RF: torch.Tensor, encoded) -> float:
-    offsets = torch.tensor(encoded.layout.offsets)
-    logits = model(ids_RF.long() + offsets, encoded.numbers_RN)
-    return float(mean_loss(logits, encoded.target_R, None, "binary"))
+def _logloss(model: torch.nn.Module, rows: EncodedRows) -> float:
+    batch = rows.batch()
+    return float(mean_loss(model(batch.inputs), batch.target_B, None, "binary"))

@@ -1,6 +1,6 @@
 """The command line: one file a command. A command parses, calls the library and prints.
 
-Results go to stdout, everything else to stderr. Exit codes: 0; 2 for what the user can mend; 1 for a bug; 130 after
+Results go to stdout, everything else to stderr. Exit codes: 0; 2 for what the user can fix; 1 for a bug; 130 after
 an interrupt; 141 when the reader of a pipe has gone. Torch and Polars are imported inside the commands, so that
 `--help` is there at once.
 """
@@ -30,7 +30,7 @@ from fielddep.cli import (
     settings,
 )
 from fielddep.cli.console import print_error, warnings_on_stderr
-from fielddep.cli.options import INTERRUPTED
+from fielddep.cli.options import COMMAND_LINE, INTERRUPTED
 from fielddep.errors import UserError
 
 PIPE_CLOSED = 141
@@ -81,6 +81,7 @@ def main(args: Sequence[str] | None = None) -> int:
     Args:
         args: words after `fielddep`; default: those of the process.
     """
+    COMMAND_LINE.set(tuple(sys.argv[1:] if args is None else args))
     with warnings_on_stderr():
         try:
             app(args=args, prog_name="fielddep")

@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fielddep.cli.compare import (
-    ComparisonLog,
     ConfigsOption,
     JobsOption,
-    KeepOption,
     MinutesOption,
+    NoRetryOption,
     QuietOption,
     SearchOption,
     ThreadsOption,
     TrialsOption,
 )
-from fielddep.cli.console import console
+from fielddep.cli.console import console, print_grid
 from fielddep.cli.data import RawOption
-from fielddep.cli.experiment import experiment_rows, going_on, split_settings
-from fielddep.cli.grids import print_grid
 from fielddep.cli.options import SetOption, TargetOption, TaskOption
-from fielddep.cli.search import RowsOption, SourceArgument
+from fielddep.cli.progress import progress
+from fielddep.cli.search import RowsOption, SourceArgument, experiment_rows, resume_hint, split_settings
 from fielddep.errors import UserError
 
 if TYPE_CHECKING:
@@ -57,43 +55,38 @@ def ablate(
     threads: ThreadsOption = None,
     jobs: JobsOption = 1,
     raw: RawOption = None,
-    keep_failed: KeepOption = False,
+    no_retry: NoRetryOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Ask the paper's questions of MDL: what do its parts do here? Go on where an earlier call stopped.
+    """Ask the paper's questions of MDL: what do its parts do here? The same command resumes.
 
     MDL's settings come from DIR/mdl.toml of --configs, else from a search. variants: MDL without dependencies, and with
     global ones. sparsity: lambda. steps: evaluated and trained with other T. depth: layers of the network. DIR gets
     figures, tables, pictures, and a verdict on every claim.
     """
-    from fielddep.experiments.ablation.plan import AblationPlan, ablated_contenders, find_whats
+    from fielddep.experiments.ablation.plan import AblationPlan, ablated_contenders, parse_questions
     from fielddep.experiments.plan import Plan
     from fielddep.experiments.study import import_optuna
-    from fielddep.experiments.trial_loop import Budget
-    from fielddep.explain.plot_canvas import import_matplotlib
+    from fielddep.experiments.trials import Budget
+    from fielddep.explain.plots import import_matplotlib
 
-    whats = find_whats(what)
+    questions = parse_questions(what)
     settings, fixed = split_settings(set_, target, task)
-    import_matplotlib()  # an absent extra is told before anything is read
+    import_matplotlib()  # fails before anything is read if the extra is missing
     if search and configs is None:
         import_optuna()
     runs = Plan(
-        contenders=ablated_contenders(whats),
+        contenders=ablated_contenders(questions),
         budget=Budget(trials=trials, minutes=minutes) if search else None,
         configs=configs,
         given=fixed,
         search_rows=rows,
         threads=threads,
         n_jobs=jobs,
-        keep_failed=keep_failed,
+        keep_failed=no_retry,
     )
-    plan = AblationPlan(whats=whats, runs=runs, seeds=seeds)
-    options: dict[str, object] = {"--what": what, "--seeds": seeds, "--target": target, "--task": task}
-    options |= {"--configs": configs, "--trials": trials, "--minutes": minutes, "--rows": rows}
-    options |= {"--threads": threads, "--jobs": jobs, "--raw": raw}
-    flags = {"--no-search": not search, "--keep-failed": keep_failed, "--quiet": quiet}
-    words = ["ablate", source, "--out", str(out)]
-    with going_on(words, "the runs that are done", options, set_, flags):
+    plan = AblationPlan(questions=questions, runs=runs, seeds=seeds)
+    with resume_hint("finished runs"):
         answers = run_ablation(source, out, plan, settings=settings, raw=raw, quiet=quiet)
     print_answers(answers, out)
 
@@ -103,14 +96,13 @@ def run_ablation(
 ) -> tuple[Answer, ...]:
     """Encode the source where that is not done yet, and run what is left of the plan."""
     from fielddep.experiments.ablation.ablate import ablate as run
-    from fielddep.experiments.experiment_folder import ABLATION
+    from fielddep.experiments.folder import ABLATION
 
-    looker = ComparisonLog(quiet=quiet)
     with (
-        experiment_rows(source, out, ABLATION, settings=settings, raw=raw, quiet=quiet) as named,
-        looker.bar,
+        progress(quiet) as observer,
+        experiment_rows(source, out, ABLATION, settings=settings, raw=raw, observer=observer) as named,
     ):
-        return run(named.dataset, named.store, out, plan, looker=looker)
+        return run(named.dataset, named.store, out, plan, observer=observer)
 
 
 def print_answers(answers: tuple[Answer, ...], out: Path) -> None:

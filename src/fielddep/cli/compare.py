@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fielddep.cli.console import METRICS, console, say
+from fielddep.cli.console import console, log, print_grid
 from fielddep.cli.data import RawOption
-from fielddep.cli.experiment import experiment_rows, going_on, split_settings
-from fielddep.cli.grids import print_grid
 from fielddep.cli.options import SetOption, TargetOption, TaskOption
-from fielddep.cli.search import SourceArgument
+from fielddep.cli.progress import progress
+from fielddep.cli.search import SourceArgument, experiment_rows, resume_hint, split_settings
 from fielddep.errors import UserError
-from fielddep.experiments.lookers import ComparisonLooker
 
 if TYPE_CHECKING:
     from fielddep.experiments.plan import Plan
-    from fielddep.experiments.results import RunResult
     from fielddep.experiments.tables import ComparisonTable
 
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the comparison.", metavar="DIR")]
@@ -48,7 +45,7 @@ ControlOption = Annotated[
 ]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", help="CPU threads of each run.", metavar="N", min=1)]
 JobsOption = Annotated[int, typer.Option("--jobs", help="Runs at a time.", metavar="N", min=1)]
-KeepOption = Annotated[bool, typer.Option("--keep-failed", help="Do not try again what failed.")]
+NoRetryOption = Annotated[bool, typer.Option("--no-retry", help="Do not repeat failed searches and runs.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print the table and warnings only.")]
 
 
@@ -69,27 +66,27 @@ def compare(
     threads: ThreadsOption = None,
     jobs: JobsOption = 1,
     raw: RawOption = None,
-    keep_failed: KeepOption = False,
+    no_retry: NoRetryOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Compare models on the same rows; go on where an earlier call stopped.
+    """Compare models on the same rows; the same command resumes a comparison.
 
     Settings come from DIR/MODEL.toml of --configs, else from a search with the same budget for every model. --set takes
     settings of data and split for the encoding, and of train for every model. DIR holds all results and tables; models
     that were run in it before stay in the tables as long as their settings and budget are those of this call.
     """
-    from fielddep.experiments.comparison import check_control
+    from fielddep.experiments.compare import check_control
     from fielddep.experiments.contenders import find_contenders
     from fielddep.experiments.plan import Plan
     from fielddep.experiments.study import import_optuna
-    from fielddep.experiments.trial_loop import Budget
+    from fielddep.experiments.trials import Budget
 
     settings, fixed = split_settings(set_, target, task)
     if search and configs is None:
-        import_optuna()  # an absent extra is told before anything is read
-    say_left_out(models)
+        import_optuna()  # fails before anything is read if the extra is missing
+    log_skipped_models(models)
     contenders = find_contenders(models)
-    search_rows, slow_rows = parse_rows(rows, {contender.model for contender in contenders})
+    search_rows, rows_by_model = parse_rows(rows, {contender.model for contender in contenders})
     plan = Plan(
         contenders=contenders,
         n_seeds=seeds,
@@ -97,19 +94,14 @@ def compare(
         configs=configs,
         given=fixed,
         search_rows=search_rows,
-        slow_rows=slow_rows,
+        rows_by_model=rows_by_model,
         threads=threads,
         n_jobs=jobs,
-        keep_failed=keep_failed,
+        keep_failed=no_retry,
     )
     check_control(control, out, plan)
-    say_untested(control, out, plan)
-    options: dict[str, object] = {"--models": models, "--seeds": seeds, "--target": target, "--task": task}
-    options |= {"--configs": configs, "--trials": trials, "--minutes": minutes, "--rows": rows}
-    options |= {"--control": control, "--threads": threads, "--jobs": jobs, "--raw": raw}
-    flags = {"--no-search": not search, "--keep-failed": keep_failed, "--quiet": quiet}
-    words = ["compare", source, "--out", str(out)]
-    with going_on(words, "the runs that are done", options, set_, flags):
+    log_no_tests(control, out, plan)
+    with resume_hint("finished runs"):
         table = run_plan(source, out, plan, settings=settings, raw=raw, control=control, quiet=quiet)
     print_comparison(table, out)
 
@@ -139,24 +131,24 @@ def parse_rows(text: str | None, models: Collection[str]) -> tuple[int | None, d
     return of_all, of_model
 
 
-def say_left_out(models: str) -> None:
+def log_skipped_models(models: str) -> None:
     """Tell which trees are not among all models, as their library is not installed."""
+    from fielddep.config.trees import TREE_CONFIGS
     from fielddep.experiments.contenders import ALL
-    from fielddep.experiments.tree_configs import TREE_CONFIGS
-    from fielddep.experiments.trees import installed_trees
+    from fielddep.training.trees import installed_trees
 
     absent = [name for name in TREE_CONFIGS if name not in installed_trees()]
     if ALL in models.split(",") and absent:
-        say(f"left out, as not installed: {', '.join(absent)}; pip install 'fielddep[trees]'")
+        log(f"skipped, not installed: {', '.join(absent)}; pip install 'fielddep[trees]'")
 
 
-def say_untested(control: str | None, out: Path, plan: Plan) -> None:
+def log_no_tests(control: str | None, out: Path, plan: Plan) -> None:
     """Tell at the start that there will be no tests, as the control takes no part."""
-    from fielddep.experiments.comparison import CONTROL, compared_models
+    from fielddep.experiments.compare import CONTROL, compared_models
 
     names = compared_models(out, plan)
     if control is None and CONTROL not in names and len(names) > 1:
-        say(f"no model will be tested against another, as {CONTROL} takes no part; --control {names[0]} tests them")
+        log(f"no model will be tested against another, as {CONTROL} takes no part; --control {names[0]} tests them")
 
 
 def run_plan(
@@ -170,15 +162,14 @@ def run_plan(
     quiet: bool,
 ) -> ComparisonTable:
     """Encode the source where that is not done yet, and run what is left of the plan."""
-    from fielddep.experiments.comparison import compare as run_comparison
-    from fielddep.experiments.experiment_folder import COMPARISON
+    from fielddep.experiments.compare import compare as run_comparison
+    from fielddep.experiments.folder import COMPARISON
 
-    looker = ComparisonLog(quiet=quiet)
     with (
-        experiment_rows(source, out, COMPARISON, settings=settings, raw=raw, quiet=quiet) as named,
-        looker.bar,
+        progress(quiet) as observer,
+        experiment_rows(source, out, COMPARISON, settings=settings, raw=raw, observer=observer) as named,
     ):
-        return run_comparison(named.dataset, named.store, out, plan, control=control, looker=looker)
+        return run_comparison(named.dataset, named.store, out, plan, control=control, observer=observer)
 
 
 def print_comparison(table: ComparisonTable, out: Path) -> None:
@@ -194,56 +185,3 @@ def print_comparison(table: ComparisonTable, out: Path) -> None:
     console().print(f"results, tables and tests are in {out}", soft_wrap=True)
     if not any(row.n_finished for row in table.rows):
         raise UserError(f"no run was successful; the reasons stand below the table and in {out / LOGS}")
-
-
-class ComparisonLog(ComparisonLooker):
-    """A line a search or run, and on a terminal a live bar.
-
-    Args:
-        quiet: whether to show nothing.
-    """
-
-    def __init__(self, *, quiet: bool) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        log = console(stderr=True)
-        self.quiet = quiet
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=log,
-            disable=quiet or not log.is_terminal,
-            transient=True,
-        )
-        self.task = self.bar.add_task("", total=None)
-
-    def on_plan(self, what: str, n_todo: int, n_done: int) -> None:
-        """Say how much there is to do."""
-        self.bar.reset(self.task, total=n_todo + n_done, completed=n_done, description=what)
-        self._say(f"{n_todo} {what} to do" + (f", {n_done} are done" if n_done else ""))
-
-    def on_begin(self, title: str) -> None:
-        """Show what is under way."""
-        self.bar.update(self.task, description=title)
-
-    def on_searched(self, title: str, failure: str | None) -> None:
-        """Say how a search ended."""
-        self.bar.advance(self.task)
-        self._say(f"{title}: {'done' if failure is None else f'failed: {failure}'}")
-
-    def on_run(self, result: RunResult) -> None:
-        """Say what a run gave."""
-        self.bar.advance(self.task)
-        title = f"{result.model} seed {result.seed}"
-        if result.error is not None:
-            self._say(f"{title}: failed: {result.error}")
-            return
-        test = result.metrics["test"]
-        figures = ", ".join(f"{name} {test[name]:.4f}" for name in METRICS if name in test)
-        self._say(f"{title}: {figures} ({result.train_seconds:.0f} s)")
-
-    def _say(self, line: str) -> None:
-        if not self.quiet:
-            say(line)

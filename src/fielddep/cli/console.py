@@ -1,4 +1,7 @@
-"""Consoles of the commands: results on stdout, everything else on stderr. Texts are never read as markup."""
+"""Consoles of the commands: results on stdout, everything else on stderr. Texts are never read as markup.
+
+Grids on the terminal: the best in bold, and columns that do not fit side by side below each other.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +9,35 @@ import contextlib
 import logging
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from fielddep.config.metrics import in_order
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
+
+    from fielddep.experiments.rendering import Cell, Grid
 
 PIPE_WIDTH = 160
 """Width of tables that are not shown on a terminal."""
-METRICS = ("logloss", "auc", "accuracy", "mse", "mae", "calibration_error")
-"""Metrics in the order they are shown."""
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console for now; made anew each time, as the streams of a process may be replaced."""
+    """A new console each time, as the streams of a process may be replaced."""
     from rich.console import Console
 
     width = None if (sys.stderr if stderr else sys.stdout).isatty() else PIPE_WIDTH
     return Console(stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """One line of log."""
     console(stderr=True).print(text, soft_wrap=True)
 
 
 def print_error(text: str) -> None:
-    """An error that the user can mend."""
+    """An error that the user can fix."""
     _print_marked("error: ", "bold red", text)
 
 
@@ -62,11 +68,10 @@ def print_table(
 
 def print_metrics(columns: Mapping[str, Mapping[str, float]], *, title: str = "") -> None:
     """Metrics of one or more models side by side; one that a set does not have is shown as a dash."""
-    found = {name for values in columns.values() for name in values}
+    found = dict.fromkeys(name for values in columns.values() for name in values)
     rows = [
         [name, *(f"{values[name]:.4f}" if name in values else "-" for values in columns.values())]
-        for name in METRICS
-        if name in found
+        for name in in_order(found)
     ]
     print_table(["metric", *columns], rows, title=title)
 
@@ -94,3 +99,57 @@ def _print_marked(mark: str, style: str, text: str) -> None:
     from rich.text import Text
 
     console(stderr=True).print(Text(mark, style=style), Text(text), sep="", soft_wrap=True)
+
+
+_PADDING = 3
+"""Characters next to a cell: blanks around it and what divides it from the next."""
+
+
+def print_grid(grid: Grid) -> None:
+    """Caption, as many tables as the width asks for, notes."""
+    from rich import box
+    from rich.table import Table
+
+    stream = console()
+    stream.print(grid.caption, style="bold", soft_wrap=True)
+    for places in columns_by_width(grid, stream.width):
+        table = Table(box=box.SIMPLE_HEAD)
+        for place in places:
+            least = _column_width(grid, place) - _PADDING  # else a long heading takes room from figures
+            justify: Literal["left", "right"] = "right" if place else "left"
+            table.add_column(grid.header[place], justify=justify, overflow="fold", min_width=least)
+        for row in grid.rows:
+            table.add_row(*(_text(row[place]) for place in places))
+        stream.print(table)
+    for note in grid.notes:
+        stream.print(note, soft_wrap=True)
+
+
+def columns_by_width(grid: Grid, width: int) -> list[list[int]]:
+    """Places of the columns of each table; the first column, which names the rows, stands in every one."""
+    tables: list[list[int]] = []
+    free = 0
+    for place in range(1, len(grid.header)):
+        needed = _column_width(grid, place)
+        if not tables or needed > free:
+            tables.append([0])
+            free = width - 1 - _column_width(grid, 0)
+        tables[-1].append(place)
+        free -= needed
+    return tables or [[0]]
+
+
+def _column_width(grid: Grid, place: int) -> int:
+    """Characters that a column needs; its heading may be broken between words."""
+    words = grid.header[place].split()
+    return max(map(len, [*words, *(_shown(row[place]) for row in grid.rows)]), default=0) + _PADDING
+
+
+def _shown(cell: Cell) -> str:
+    return cell.text + ("*" if cell.star else "")
+
+
+def _text(cell: Cell) -> Text:
+    from rich.text import Text
+
+    return Text(_shown(cell), style="bold" if cell.bold else "")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fielddep.cli.console import console, print_table, say
-from fielddep.cli.encode import ForceOption, OutOption, QuietOption, ResumeOption, print_store, say_unfinished, shown
-from fielddep.cli.options import INTERRUPTED, SetOption, said_again
-from fielddep.coercion import parse_assignment
+from fielddep.cli.console import console, log, print_table
+from fielddep.cli.encode import ForceOption, OutOption, QuietOption, ResumeOption, log_interrupted, print_store
+from fielddep.cli.options import INTERRUPTED, SetOption, resume_command
+from fielddep.cli.progress import progress
+from fielddep.config.decode import parse_assignment
 from fielddep.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fielddep.datasets.base import Recipe
+    from fielddep.datasets.recipe import Recipe
 
 app = typer.Typer(
     help="Data sets: what there is, and stores made from the published files.",
@@ -37,19 +37,19 @@ SeedOption = Annotated[int, typer.Option("--seed", help="Seed of the split and o
 
 @app.command("list")
 def list_(raw: RawOption = None) -> None:
-    """All data sets, and which of their files are at hand."""
+    """All data sets, and which of their files are available."""
     from fielddep.datasets import RECIPES
 
     rows = []
     for recipe in RECIPES.values():
         facts = recipe.facts
         numbers = [f"{facts.rows:,}", str(len(facts.fields))]
-        rows.append([facts.name, facts.task, *numbers, _at_hand(recipe, raw), facts.terms])
-    texts = ("task", "at hand", "terms")
-    print_table(["data set", "task", "rows", "fields", "at hand", "terms"], rows, texts=texts)
+        rows.append([facts.name, facts.task, *numbers, _available(recipe, raw), facts.terms])
+    texts = ("task", "available", "terms")
+    print_table(["data set", "task", "rows", "fields", "available", "terms"], rows, texts=texts)
 
 
-def _at_hand(recipe: Recipe, raw: Path | None) -> str:
+def _available(recipe: Recipe, raw: Path | None) -> str:
     lacking = recipe.missing_files(raw)
     return f"no: {', '.join(file.name for file in lacking)}" if lacking else "yes"
 
@@ -72,7 +72,7 @@ def info(name: NameArgument, raw: RawOption = None) -> None:
         "files": ", or instead ".join(", ".join(map(str, version)) for version in recipe.versions) or "none",
         "from": facts.page,
         "terms": facts.terms,
-        "at hand": _at_hand(recipe, raw),
+        "available": _available(recipe, raw),
         "note": facts.note,
     }
     stream = console()
@@ -95,36 +95,34 @@ def prepare(
     quiet: QuietOption = False,
 ) -> None:
     """Make a STORE from the published files of a data set, prepared and split as the paper has it."""
-    from fielddep.data.store.store import Store
-    from fielddep.data.streaming.store_folder import STORE
     from fielddep.datasets import find_recipe
+    from fielddep.store.folder import STORE
+    from fielddep.store.store import Store
 
     recipe = find_recipe(name)
     if STORE.check(out, force=force, resume=resume) == "finished" and resume:
-        say(f"the store in {out} is finished; nothing is left to resume")
+        log(f"the store in {out} is finished; nothing is left to resume")
         print_store(Store.open(out), None)
         return
     chosen: dict[str, Any] = {"counts_from": counts_from, "seed": seed, "settings": _settings(set_)}
     started = time.perf_counter()
     try:
-        with shown(quiet) as progress:
-            store = recipe.prepare(raw, out, **chosen, force=force, resume=resume, progress=progress)
+        with progress(quiet) as observer:
+            store = recipe.prepare(raw, out, **chosen, force=force, resume=resume, observer=observer)
     except KeyboardInterrupt:
-        options = {"--raw": raw, "--counts-from": counts_from, "--seed": seed}
-        words = ["fielddep", "data", "prepare", name, *said_again(options, set_, {"--quiet": quiet})]
-        _say_interrupted(recipe, out, words)
+        _log_interrupted(recipe, out)
         raise typer.Exit(INTERRUPTED) from None
     print_store(store, time.perf_counter() - started)
 
 
-def _say_interrupted(recipe: Recipe, out: Path, command: list[str]) -> None:
-    """How to go on; a table that was built in memory is quicker made anew than gone on with."""
-    from fielddep.datasets.base import StreamRecipe
+def _log_interrupted(recipe: Recipe, out: Path) -> None:
+    """How to resume; a table that is built in memory is quicker to build again."""
+    from fielddep.datasets.recipe import StreamRecipe
 
     if isinstance(recipe, StreamRecipe):
-        say_unfinished(out, command)
+        log_interrupted(out)
     else:
-        say(f"interrupted; begin anew with\n  {shlex.join([*command, '--out', str(out), '--force'])}")
+        log(f"interrupted; start over with\n  {resume_command('--force')}")
 
 
 def _settings(assignments: list[str] | None) -> dict[str, Any]:

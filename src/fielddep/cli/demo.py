@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fielddep.cli.console import console, print_metrics, print_table, say
+from fielddep.cli.console import console, log, print_metrics, print_table
 from fielddep.cli.fit import ForceOption, run_fit
-from fielddep.config import Config
+from fielddep.config.settings import Config
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from fielddep.data.encoder import UnknownReport
-    from fielddep.run import Run
+    from fielddep.artifacts.run import Run
+    from fielddep.encoding.encoder import UnknownReport
 
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the run.", metavar="RUN")]
 EXPLANATION = "explanation"
@@ -24,19 +25,19 @@ EXPLANATION = "explanation"
 
 def demo(out: OutOption = Path("demo-run"), force: ForceOption = False) -> None:
     """Will a flight arrive more than 15 minutes late? Describe, train, compare, predict and explain."""
-    from fielddep.cli.rival import import_lightgbm
+    from fielddep.artifacts.run import check_folder
     from fielddep.datasets.flights import load_flights
-    from fielddep.run import check_folder
+    from fielddep.training.trees import check_installed
 
     check_folder(out, force=force)
-    import_lightgbm()
+    check_installed("lightgbm")
     flights = load_flights()
     with tempfile.TemporaryDirectory(prefix="fielddep-demo-") as folder:
         table = Path(folder) / "flights.parquet"
         flights.write_parquet(table)
         show_table(flights)
         run = train(table, out, force=force)
-        compare(flights, run)
+        compare(run)
         new_flights = Path(folder) / "new-flights.csv"
         unusual_flights(flights).write_csv(new_flights)
         predict_unusual(run, new_flights)
@@ -46,8 +47,8 @@ def demo(out: OutOption = Path("demo-run"), force: ForceOption = False) -> None:
 def show_table(flights: pl.DataFrame) -> None:
     """What the table holds."""
     from fielddep.cli.describe import print_description
-    from fielddep.data.describe import describe
     from fielddep.datasets.flights import TARGET
+    from fielddep.encoding.describe import describe
 
     _headline("1. describe", f"fielddep describe flights.parquet --target {TARGET}")
     print_description("flights.parquet", describe(flights, Config().replace({"data.target": TARGET})))
@@ -62,19 +63,22 @@ def train(table: Path, out: Path, *, force: bool) -> Run:
     command = f"fielddep fit flights.parquet --target {TARGET} --out {out} --set train.threads=1"
     _headline("2. fit, with default settings on one thread", command)
     run = run_fit(str(table), config, out, force=force)
-    say(f"saved in {run.folder}")
+    log(f"saved in {run.folder}")
     return run
 
 
-def compare(flights: pl.DataFrame, run: Run) -> None:
-    """Test metrics beside the base rate and LightGBM, all on the same rows."""
-    from fielddep.cli.rival import lightgbm_metrics
-    from fielddep.fitting import prepare
+def compare(run: Run) -> None:
+    """Test metrics next to the base rate and LightGBM, all on the same rows."""
+    from fielddep.config.trees import LightGBMConfig
+    from fielddep.training.fit import fit
 
-    say("training LightGBM on the same rows ...")
+    log("training LightGBM on the same rows ...")
+    assert run.trained is not None
+    prepared = run.trained.prepared
+    trees = fit(replace(prepared, config=replace(prepared.config, model=LightGBMConfig())))
     columns = {
         "fielddep": run.metrics["test"],
-        "LightGBM": lightgbm_metrics(prepare(flights, run.config)),
+        "LightGBM": trees.metrics["test"],
         "base rate": run.metrics["test_base_rate"],
     }
     _headline("3. compare, test rows", "both with default settings, stopped on the same validation rows")
@@ -101,7 +105,7 @@ def unusual_flights(flights: pl.DataFrame) -> pl.DataFrame:
 def predict_unusual(run: Run, table: Path) -> None:
     """Rows with unseen carriers and empty cells, with their predictions."""
     from fielddep.cli.options import open_predictor, reading_of
-    from fielddep.cli.predict import predicted_frames, say_unknown
+    from fielddep.cli.predict import log_unknown, predicted_frames
     from fielddep.datasets.flights import FIELDS
 
     _headline("4. predict rows with unseen carriers and empty cells", f"fielddep predict {run.folder} new-flights.csv")
@@ -111,7 +115,7 @@ def predict_unusual(run: Run, table: Path) -> None:
     frames = list(predicted_frames(predictor, str(table), reading, list(FIELDS), reports))
     rows = [[*(str(v) for v in row[:-2]), f"{row[-1]:.3f}"] for frame in frames for row in frame.iter_rows()]
     print_table([*FIELDS, "late", "probability"], rows, texts=FIELDS)
-    say_unknown(reports[0])
+    log_unknown(reports[0])
 
 
 def explain_model(run: Run, table: Path) -> None:

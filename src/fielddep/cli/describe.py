@@ -17,9 +17,10 @@ from fielddep.cli.options import (
     build_config,
     refuse_store,
 )
+from fielddep.wording import amount
 
 if TYPE_CHECKING:
-    from fielddep.data.describe import TableDescription, TargetSummary
+    from fielddep.encoding.describe import TableDescription, TargetSummary
 
 MAX_CLASSES_SHOWN = 10
 _TEXTS = ("kind", "examples", "warnings")
@@ -33,12 +34,12 @@ def describe(
     as_json: JsonOption = False,
 ) -> None:
     """Show the columns of TABLE: kind, different values, missing share, examples and warnings."""
-    from fielddep.data.describe import describe as describe_table
-    from fielddep.data.readers import collect, read_table
+    from fielddep.encoding.describe import describe as describe_table
+    from fielddep.tables.row_stream import read_table
 
     refuse_store(table, "describe")
     chosen = build_config(config, set_, {"data.target": target})
-    found = describe_table(collect(read_table(table, chosen.data)), chosen)
+    found = describe_table(read_table(table, chosen.data), chosen)
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
     else:
@@ -67,9 +68,7 @@ def print_description(name: str, found: TableDescription) -> None:
 def _target_line(target: TargetSummary) -> str:
     if target.mean is not None and target.std is not None:
         # Imported here, as a command that only prints its help should not wait for it.
-        from fielddep.data.target import amount_text
-
-        mean, std = amount_text(target.mean), amount_text(target.std)
+        mean, std = amount(target.mean), amount(target.std)
         return f"target {target.name}: regression, mean {mean}, standard deviation {std}"
     shares = [f"{label} {share:.1%}" for label, share in zip(target.classes, target.shares, strict=True)]
     more = f" and {len(shares) - MAX_CLASSES_SHOWN} more" if len(shares) > MAX_CLASSES_SHOWN else ""

@@ -38,11 +38,11 @@ def evaluate(
     device: DeviceOption = "cpu",
 ) -> None:
     """Measure the model of RUN on all rows of TABLE, or on the test rows or another part of a store."""
-    from fielddep.predictor import evaluated_part
+    from fielddep.artifacts.predictor import default_part
 
     predictor = open_predictor(run, device)
     source = find_store(table) or table
-    chosen = part or evaluated_part(source)
+    chosen = part or default_part(source)
     metrics = predictor.evaluate(source, config=reading_of(predictor.bundle, set_), part=chosen)
     if as_json:
         typer.echo(json.dumps(metrics, indent=2))

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fielddep.cli.console import say
+from fielddep.cli.console import log
 from fielddep.cli.explain_tables import print_model, print_nearest, print_overview, print_rows
 from fielddep.cli.options import DeviceOption, ReadOption, RunArgument, find_store, reading_of
 from fielddep.errors import UserError
 
 if TYPE_CHECKING:
-    from fielddep.bundle import Bundle
-    from fielddep.config import DataConfig
+    from fielddep.artifacts.bundle import Bundle
+    from fielddep.config.settings import DataConfig
     from fielddep.explain.curves import LearningCurve
-    from fielddep.explain.overview_files import OverviewFolder
-    from fielddep.explain.table_rows import PickedRows
+    from fielddep.explain.overview import OverviewFolder
+    from fielddep.explain.rows import PickedRows
 
 FILE_SUFFIXES = (".png", ".svg", ".pdf", ".json", ".csv", ".html")
 
@@ -78,7 +78,7 @@ def explain(
     device: DeviceOption = "cpu",
 ) -> None:
     """Show which fields explain which, and what each is worth: in the model, in rows of TABLE, and over TABLE."""
-    from fielddep.explain.overview_files import OverviewFolder
+    from fielddep.explain.overview import OverviewFolder
 
     numbers = parse_rows(rows)
     check_options(out, importance, sample)
@@ -90,9 +90,9 @@ def explain(
         wanted = Wanted(numbers=numbers, n_sample=sample, importance=importance, n_groups=groups, part=part)
         explain_table(bundle, table, wanted, reading_of(bundle, set_), folder)
     if folder is not None:
-        say(f"wrote {len(folder.written)} files to {folder.folder}")
+        log(f"wrote {len(folder.written)} files to {folder.folder}")
         if not folder.draws:
-            say("for pictures install Matplotlib: pip install 'fielddep[plot]'")
+            log("for pictures install Matplotlib: pip install 'fielddep[plot]'")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,8 +138,17 @@ def explain_table(
     """The chosen rows, and a sample of all rows."""
     from fielddep.explain.dependencies import global_dependencies, learns_dependencies
     from fielddep.explain.overview import overview_rows, overview_table
+    from fielddep.explain.rows import pick_rows
 
-    picked = _pick(bundle, table, wanted, reading)
+    picked = pick_rows(
+        bundle,
+        find_store(table) or table,
+        wanted.numbers,
+        config=reading,
+        n_sample=wanted.n_sample,
+        with_target=wanted.importance,
+        part=wanted.part,
+    )
     chosen = overview_rows(bundle, picked.chosen, wanted.numbers, values=picked.values)
     out = None if folder is None else folder.folder
     print_rows(chosen, out)
@@ -147,7 +156,7 @@ def explain_table(
         folder.write_rows(chosen, global_dependencies(bundle) if learns_dependencies(bundle) else None)
     if picked.sample is None:
         return
-    _say_sample(picked, table)
+    _log_sample(picked, table)
     found = overview_table(bundle, picked.sample, n_groups=wanted.n_groups)
     print_overview(found, out)
     if folder is not None:
@@ -186,44 +195,24 @@ def check_options(out: Path | None, importance: bool | None, sample: int) -> Non
 
 def load_bundle(run: Path, device: str) -> Bundle:
     """The model of a run on a device."""
-    from fielddep.bundle import Bundle
-    from fielddep.run import resolve_bundle
+    from fielddep.artifacts.bundle import Bundle
+    from fielddep.artifacts.run import resolve_bundle
 
     return Bundle.load(resolve_bundle(run), device=device)
 
 
 def _learning_of(run: Path) -> LearningCurve | None:
     """How a training went; a bundle alone does not know."""
+    from fielddep.artifacts.run import Run, run_state
     from fielddep.explain.curves import learning_curve
-    from fielddep.run import Run, run_state
 
     return learning_curve(Run.open(run).history) if run_state(run) == "finished" else None
 
 
-def _pick(bundle: Bundle, table: str, wanted: Wanted, reading: DataConfig) -> PickedRows:
-    from fielddep.explain.table_rows import pick_store_rows, pick_table_rows
-
-    store = find_store(table)
-    if store is not None:
-        return pick_store_rows(
-            bundle,
-            store,
-            wanted.numbers,
-            n_sample=wanted.n_sample,
-            with_target=wanted.importance,
-            part=wanted.part,
-        )
-    if wanted.part not in (None, "all"):
-        raise UserError(f"only a store knows which rows are its {wanted.part} rows; leave out --part")
-    return pick_table_rows(
-        bundle, table, reading, wanted.numbers, n_sample=wanted.n_sample, with_target=wanted.importance
-    )
-
-
-def _say_sample(picked: PickedRows, table: str) -> None:
+def _log_sample(picked: PickedRows, table: str) -> None:
     assert picked.sample is not None
     n_sample, n_rows = len(picked.sample), picked.n_rows
     rows = f"all {n_rows:,} rows" if n_sample == n_rows else f"a sample of {n_sample:,} of {n_rows:,} rows"
     part = "" if picked.part == "all" else f" ({picked.part})"
-    without = "" if picked.sample.target_R is not None else "; no importance, as the target is not looked at"
-    say(f"over {rows} of {table}{part}{without}")
+    without = "" if picked.sample.target_R is not None else "; no importance, because the target is not read"
+    log(f"over {rows} of {table}{part}{without}")

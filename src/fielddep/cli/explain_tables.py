@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fielddep.cli.console import console, print_table, say
+from fielddep.cli.console import console, log, print_table
+from fielddep.config.metrics import metric_title
+from fielddep.wording import amount
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from fielddep.explain.field_table import Dependency, FieldDependencies
+    from fielddep.explain.dependencies import Dependency, FieldDependencies
     from fielddep.explain.groups import RowGroup, RowGroups
     from fielddep.explain.importance import FieldImportance
     from fielddep.explain.neighbours import NearestValues
@@ -52,7 +54,7 @@ def print_nearest(found: Sequence[NearestValues]) -> None:
 
 
 def print_rows(overview: RowsOverview, out: Path | None = None) -> None:
-    """One table a row: what each field does to the prediction, its weight mu, and on whom it leans.
+    """One table a row: what each field does to the prediction, its weight mu, and its strongest source.
 
     Args:
         overview: the rows.
@@ -60,7 +62,7 @@ def print_rows(overview: RowsOverview, out: Path | None = None) -> None:
     """
     for row, number in list(enumerate(overview.numbers))[:MAX_PRINTED]:
         _print_row(overview, row, number, out)
-    _say_left_out(len(overview.numbers) - MAX_PRINTED, "row", out, "effects.csv")
+    _log_left_out(len(overview.numbers) - MAX_PRINTED, "row", out, "effects.csv")
 
 
 def print_overview(found: TableOverview, out: Path | None = None) -> None:
@@ -73,9 +75,7 @@ def print_overview(found: TableOverview, out: Path | None = None) -> None:
     if found.importance is not None and found.hiding is not None:
         _print_importance(found.importance, found.hiding, out)
     if found.calibration is not None:
-        from fielddep.data.target import amount_text
-
-        console().print(f"mean distance of prediction and truth (calibration): {amount_text(found.calibration.gap)}\n")
+        console().print(f"mean distance of prediction and truth (calibration): {amount(found.calibration.gap)}\n")
     if found.groups is not None:
         _print_groups(found.groups)
 
@@ -87,14 +87,14 @@ def _print_row(overview: RowsOverview, row: int, number: int, out: Path | None) 
     lines = [[effects.names[f], effects.values[effects.names[f]][row], f"{effect_F[f]:+.4f}"] for f in order]
     header = ["field", "value", "effect"]
     if explanation is not None:
-        header += ["mu / lambda", "leans on"]
-        leanings = explanation.leanings(row).entries
+        header += ["mu / lambda", "strongest source"]
+        sources = explanation.strongest_sources(row).entries
         for line, f in zip(lines, order, strict=True):
-            line += [f"{explanation.mu_RSF[row, -1, f] / explanation.sparsity:.4f}", _leaning_text(leanings[f])]
+            line += [f"{explanation.mu_RSF[row, -1, f] / explanation.sparsity:.4f}", _source_text(sources[f])]
     what = f"probability of {effects.classes[row]}" if effects.classes else "value"
     title = f"row {number}: predicted {what} {effects.prediction_R[row]:.4f}"
-    print_table(header, lines, title=title, texts=("value", "leans on"))
-    _say_left_out(len(effects.names) - MAX_FIELDS, "field", out, "effects.csv")
+    print_table(header, lines, title=title, texts=("value", "strongest source"))
+    _log_left_out(len(effects.names) - MAX_FIELDS, "field", out, "effects.csv")
     if overview.refinement is not None and explanation is not None:
         losses = explanation.loss_RSF[row].sum(axis=1)
         effect = overview.refinement.effect_RF[row, 0]
@@ -103,16 +103,13 @@ def _print_row(overview: RowsOverview, row: int, number: int, out: Path | None) 
         )
 
 
-def _leaning_text(entry: Dependency) -> str:
+def _source_text(entry: Dependency) -> str:
     return f"{entry.source} {entry.weight:+.3f}"
 
 
 def _print_importance(importance: FieldImportance, hiding: FieldImportance, out: Path | None) -> None:
-    # Imported here, as a command that only prints its help should not wait for it.
-    from fielddep.explain.plot_canvas import METRIC_NAMES
-
     metrics = importance.metrics
-    names = [METRIC_NAMES.get(metric, metric) for metric in metrics]
+    names = list(map(metric_title, metrics))
     no_fields = [name for name in hiding.names if name not in importance.names]  # refinement
     rows = []
     for name in [*importance.ranked()[:MAX_FIELDS], *no_fields]:
@@ -122,15 +119,15 @@ def _print_importance(importance: FieldImportance, hiding: FieldImportance, out:
     header = ["field", *(f"{name}, shuffled" for name in names), *(f"{name}, hidden" for name in names)]
     base = ", ".join(f"{name} {importance.base[metric]:.4f}" for name, metric in zip(names, metrics, strict=True))
     print_table(header, rows, title=f"how much worse without a field ({base} with all, {importance.n_rows:,} rows)")
-    _say_left_out(len(importance.names) - MAX_FIELDS, "field", out, "importance.csv", "hiding.csv")
+    _log_left_out(len(importance.names) - MAX_FIELDS, "field", out, "importance.csv", "hiding.csv")
 
 
-def _say_left_out(n: int, what: str, out: Path | None, *files: str) -> None:
+def _log_left_out(n: int, what: str, out: Path | None, *files: str) -> None:
     """How many lines are not printed, and where they are."""
     if n > 0:
         written = " and ".join(str(out / file) for file in files) if out is not None else ""
         where = f"all are written to {written}" if written else "--out writes all"
-        say(f"{n:,} more {what}{' is' if n == 1 else 's are'} not printed; {where}")
+        log(f"{n:,} more {what}{' is' if n == 1 else 's are'} not printed; {where}")
 
 
 def _shuffled(importance: FieldImportance, metric: str, name: str) -> str:
@@ -152,16 +149,14 @@ def _print_groups(groups: RowGroups) -> None:
         ]
         for number, group in enumerate(groups.groups)
     ]
-    header = ["group", "rows", "predicted", "true", "leans more or less", "values more frequent in it"]
+    header = ["group", "rows", "predicted", "true", "dependencies that differ most", "values more frequent in it"]
     print_table(header, rows, title="groups of rows with similar dependencies", texts=header[4:])
 
 
 def _means_text(means: dict[str, float]) -> str:
     """The mean of a value or of one class; of many classes the likeliest."""
-    from fielddep.data.target import amount_text
-
     name, value = max(means.items(), key=lambda item: item[1])
-    return amount_text(value) if len(means) == 1 else f"{name.removeprefix('probability_')} {value:.2f}"
+    return amount(value) if len(means) == 1 else f"{name.removeprefix('probability_')} {value:.2f}"
 
 
 def _values_text(group: RowGroup) -> str:

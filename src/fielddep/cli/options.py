@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fielddep.coercion import parse_assignment
-from fielddep.config import MODEL_CONFIGS, Config, DataConfig, read_toml
+from fielddep.config.decode import parse_assignment
+from fielddep.config.settings import MODEL_CONFIGS, Config, DataConfig, read_toml
 from fielddep.errors import ConfigError, TableError
 
 if TYPE_CHECKING:
-    from fielddep.bundle import Bundle
-    from fielddep.data.store.store import Store
-    from fielddep.predictor import Predictor
+    from fielddep.artifacts.bundle import Bundle
+    from fielddep.artifacts.predictor import Predictor
+    from fielddep.store.store import Store
 
 TableArgument = Annotated[str, typer.Argument(help="A table: file, folder or glob.", metavar="TABLE")]
 SourceArgument = Annotated[
@@ -47,7 +49,7 @@ _READING = ("data.format", "data.delimiter", "data.encoding")
 
 
 def build_config(file: Path | None, assignments: list[str] | None, named: dict[str, Any]) -> Config:
-    """Settings from a file, overruled by `--set`, overruled by options of their own.
+    """Settings from a file, overridden by `--set`, overridden by options such as `--target`.
 
     Args:
         file: TOML.
@@ -64,7 +66,7 @@ def build_store_config(store: Store, file: Path | None, assignments: list[str] |
     Raises:
         ConfigError: when a setting of data or split is given and is not that of the store.
     """
-    from fielddep.prepared import store_conflict
+    from fielddep.training.prepare import store_conflict
 
     given = {} if file is None else read_toml(file)
     Config().replace(given)  # refuses what is no setting
@@ -90,8 +92,8 @@ def find_store(source: str) -> Store | None:
     Raises:
         StoreError: for a store that is damaged or unfinished.
     """
-    from fielddep.data.store.store import Store, is_store
-    from fielddep.data.streaming.store_folder import STORE
+    from fielddep.store.folder import STORE
+    from fielddep.store.store import Store, is_store
 
     stored = is_store(source) or STORE.state(Path(source)) == "unfinished"
     return Store.open(source) if stored else None
@@ -99,7 +101,7 @@ def find_store(source: str) -> Store | None:
 
 def refuse_store(source: str, command: str) -> None:
     """Say what a command wants instead of a store, which holds ids and no longer the cells of a table."""
-    from fielddep.data.store.store import is_store
+    from fielddep.store.store import is_store
 
     if is_store(source):
         raise TableError(
@@ -110,27 +112,28 @@ def refuse_store(source: str, command: str) -> None:
 
 def open_predictor(run: Path, device: str) -> Predictor:
     """The model of a run on a device."""
-    from fielddep.predictor import Predictor
-    from fielddep.run import resolve_bundle
+    from fielddep.artifacts.predictor import Predictor
+    from fielddep.artifacts.run import resolve_bundle
 
     return Predictor(resolve_bundle(run), device=device)
 
 
 def reading_of(bundle: Bundle, assignments: list[str] | None) -> DataConfig:
-    """How to read a table for a model: as its training table was read, unless told otherwise."""
+    """How to read a table for a model: as its training table was read, unless the options differ."""
     values = dict(map(parse_assignment, assignments or []))
     for path in values:
         if path not in _READING:
             raise ConfigError(f"only {', '.join(_READING)} can be set for a trained model; given {path}")
-    from fielddep.predictor import reading_for
+    from fielddep.artifacts.predictor import read_options
 
-    return reading_for(bundle, bundle.config.replace(values).data)
+    return read_options(bundle, bundle.config.replace(values).data)
 
 
-def said_again(
-    options: Mapping[str, object], assignments: list[str] | None, flags: Mapping[str, bool] | None = None
-) -> list[str]:
-    """The options of a call, to say the command again."""
-    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
-    words += [word for text in assignments or [] for word in ("--set", text)]
-    return words + [name for name, given in (flags or {}).items() if given]
+COMMAND_LINE: ContextVar[Sequence[str]] = ContextVar("command line", default=())
+"""Words of the command that is running."""
+
+
+def resume_command(*flags: str) -> str:
+    """The command line that continues, or with `--force` repeats, the command that is running."""
+    words = [word for word in COMMAND_LINE.get() if word not in ("--force", "--resume")]
+    return shlex.join(["fielddep", *words, *flags])

@@ -1,14 +1,18 @@
-"""`fielddep predict`: predictions for every row of a table or store, in bounded memory."""
+"""Writing a stream of frames to a file or to stdout, one frame in memory at a time.
+
+`fielddep predict`: predictions for every row of a table or store, in bounded memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fielddep.cli.console import say
+from fielddep.cli.console import log
 from fielddep.cli.options import (
     DeviceOption,
     ReadOption,
@@ -18,15 +22,59 @@ from fielddep.cli.options import (
     open_predictor,
     reading_of,
 )
-from fielddep.cli.writers import choose_writer, print_csv
-from fielddep.errors import SchemaError
+from fielddep.errors import SchemaError, UserError
+from fielddep.wording import did_you_mean
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from fielddep.config import DataConfig
-    from fielddep.data.encoder import UnknownReport
-    from fielddep.predictor import Predictor
+    from fielddep.artifacts.predictor import Predictor
+    from fielddep.config.settings import DataConfig
+    from fielddep.encoding.encoder import UnknownReport
+
+Write = Callable[[Path, "Iterator[pl.DataFrame]"], None]
+
+
+def choose_writer(path: Path) -> Write:
+    """The writer for a file's name.
+
+    Raises:
+        UserError: for another ending than .csv and .parquet.
+    """
+    writers: dict[str, Write] = {".csv": write_csv, ".parquet": write_parquet, ".pq": write_parquet}
+    if path.suffix.lower() not in writers:
+        raise UserError(f"predictions are written to a .csv or .parquet file; given {path}; change its ending")
+    return writers[path.suffix.lower()]
+
+
+def write_csv(path: Path, frames: Iterator[pl.DataFrame]) -> None:
+    """Append frame after frame to a CSV file, the first with column names."""
+    with path.open("wb") as file:
+        for number, frame in enumerate(frames):
+            file.write(frame.write_csv(include_header=number == 0).encode())
+
+
+def write_parquet(path: Path, frames: Iterator[pl.DataFrame]) -> None:
+    """Write one row group a frame."""
+    import pyarrow.parquet as pq
+
+    writer = None
+    try:
+        for frame in frames:
+            arrow = frame.to_arrow()
+            writer = writer or pq.ParquetWriter(path, arrow.schema)
+            writer.write_table(arrow)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def print_csv(frames: Iterator[pl.DataFrame]) -> None:
+    """Write CSV to stdout as it comes."""
+    for number, frame in enumerate(frames):
+        sys.stdout.write(frame.write_csv(include_header=number == 0))
+        sys.stdout.flush()
+
 
 OutOption = Annotated[
     Path | None, typer.Option("--out", help="File, .csv or .parquet; default: CSV on stdout.", metavar="FILE")
@@ -43,7 +91,7 @@ def predict(
     device: DeviceOption = "cpu",
 ) -> None:
     """Predict every row of TABLE with the model of RUN, in the order of the table."""
-    from fielddep.files import write_atomically
+    from fielddep.tables.files import write_atomically
 
     write = None if out is None else choose_writer(out)
     predictor = open_predictor(run, device)
@@ -54,9 +102,9 @@ def predict(
         print_csv(frames)
     else:
         write_atomically(out, lambda path: write(path, frames))
-    say_unknown(reports[0])
+    log_unknown(reports[0])
     if out is not None:
-        say(f"wrote {reports[0].n_rows:,} predictions to {out}")
+        log(f"wrote {reports[0].n_rows:,} predictions to {out}")
 
 
 def predicted_frames(
@@ -67,38 +115,37 @@ def predicted_frames(
     for predicted, report in predictor.stream(find_store(table) or table, config=reading):
         reports[:] = [reports[0].merge(report)] if reports else [report]
         if kept is not None:
-            beside = next(kept)
-            _check_names(beside.columns, predicted.columns)
-            predicted = beside.hstack(predicted)
+            inputs = next(kept)
+            _check_names(inputs.columns, predicted.columns)
+            predicted = inputs.hstack(predicted)
         yield predicted
 
 
-def say_unknown(report: UnknownReport) -> None:
+def log_unknown(report: UnknownReport) -> None:
     """The share of unknown and missing values of each field that has some."""
     for name, share in report.unknown_shares.items():
         missing = report.missing_shares[name]
         if share or missing:
-            say(f"field {name}: {share:.2%} of the values are unknown, {missing:.2%} missing")
+            log(f"field {name}: {share:.2%} of the values are unknown, {missing:.2%} missing")
     if not any(report.unknown.values()):
-        say("no unknown values")
+        log("no unknown values")
 
 
 def _kept_columns(predictor: Predictor, table: str, reading: DataConfig, keep: list[str]) -> Iterator[pl.DataFrame]:
-    from fielddep.data.readers import read_table, stream_batches
-    from fielddep.data.store.store import is_store
-    from fielddep.data.target import nearest
+    from fielddep.store.store import is_store
+    from fielddep.tables.row_stream import open_rows
 
     if is_store(table):
         raise SchemaError(
             f"--keep copies columns of a table, and {table} is a store, which holds none; leave it out, or give the "
             "table that the store was made from"
         )
-    source = read_table(table, reading, has_target=False)
-    columns = source.collect_schema().names()
+    source = open_rows(table, reading, has_target=False)
+    columns = source.schema.names()
     for name in keep:
         if name not in columns:
-            raise SchemaError(f"--keep names {name!r}, which is no column; {nearest(name, columns)}")
-    return stream_batches(source.select(keep), predictor.chunk_rows)
+            raise SchemaError(f"--keep names {name!r}, which is no column; {did_you_mean(name, columns)}")
+    return source.frames(keep, predictor.chunk_rows)
 
 
 def _check_names(kept: list[str], predicted: list[str]) -> None:

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fielddep.cli.console import print_metrics, say
+from fielddep.cli.console import log, print_metrics
 from fielddep.cli.options import ReadOption, find_store, reading_of
 from fielddep.errors import UserError
 
 if TYPE_CHECKING:
-    from fielddep.explain.report import MeasuredFacts
-    from fielddep.fitting import TrainingData
-    from fielddep.run import Run
+    from fielddep.artifacts.run import Run
+    from fielddep.report.facts import MeasuredFacts
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 RunArgument = Annotated[Path, typer.Argument(help="A run that fit made.", metavar="RUN")]
 TableArgument = Annotated[
@@ -34,9 +33,9 @@ OutOption = Annotated[Path | None, typer.Option("--out", help="The page; default
 
 def report(run: RunArgument, table: TableArgument = None, out: OutOption = None, set_: ReadOption = None) -> None:
     """Write a page on RUN: data, metrics with intervals, curves, dependencies, importance and rows explained."""
-    from fielddep.bundle import Bundle
-    from fielddep.run import REPORT, Run
-    from fielddep.run_report import redraw_report, report_table
+    from fielddep.artifacts.bundle import Bundle
+    from fielddep.artifacts.run import REPORT, Run
+    from fielddep.report.build import redraw_report, report_table
 
     found = Run.open(run)
     page = out or found.folder / REPORT
@@ -49,11 +48,11 @@ def report(run: RunArgument, table: TableArgument = None, out: OutOption = None,
     else:
         reading = reading_of(Bundle.load(found.bundle), set_)
         print_measured(report_table(found, find_store(table) or table, page, config=reading))
-    say(f"wrote {page}")
+    log(f"wrote {page}")
 
 
 def print_measured(measured: MeasuredFacts) -> None:
-    """Metrics with their intervals, beside the base rate."""
+    """Metrics with their intervals, next to the base rate."""
     title = f"{measured.n_rows:,} {measured.rows}"
     facts = {"model": "value", "95 % from": "low", "to": "high", "by chance up to": "by_chance"}
     columns = {name: _column(measured, fact) for name, fact in facts.items()} | {"base rate": measured.base_rate}
@@ -65,28 +64,27 @@ def _column(measured: MeasuredFacts, fact: str) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def report_fit(run: Run, data: TrainingData, *, table: str, quiet: bool = False) -> None:
+def report_fit(run: Run, *, table: str, quiet: bool = False) -> None:
     """Write the report of a run that was just made; whatever goes wrong with it, the run stays.
 
     Args:
         run: the run.
-        data: its rows.
         table: what they were read from, to say how to make the report later.
         quiet: say nothing of success.
     """
-    from fielddep.explain.page import can_draw
-    from fielddep.run_report import report_training
+    from fielddep.report.build import report_training
+    from fielddep.report.page import can_draw
 
     later = shlex.join(["fielddep", "report", str(run.folder), table])
     if not can_draw():
-        say(f"no report was written, as Plotly is not installed; pip install 'fielddep[report]', then {later}")
+        log(f"no report was written, as Plotly is not installed; pip install 'fielddep[report]', then {later}")
         return
     try:
-        page = report_training(run, data)
+        page = report_training(run)
     except KeyboardInterrupt:
-        say(f"interrupted; the run is whole, only its report is not written. For it: {later}")
+        log(f"interrupted; the run is whole, only its report is not written. For it: {later}")
     except Exception as error:  # hours of training must not be lost to a page
-        log.warning("the run is whole, but its report could not be written (%s: %s)", type(error).__name__, error)
+        logger.warning("the run is whole, but its report could not be written (%s: %s)", type(error).__name__, error)
     else:
         if not quiet:
-            say(f"report: {page}")
+            log(f"report: {page}")

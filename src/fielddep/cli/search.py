@@ -1,21 +1,62 @@
-"""`fielddep search`: good settings of a model, chosen on validation rows within a budget."""
+"""What the commands of experiments (search, compare, ablate) share: their settings, their rows, how they resume.
+
+`fielddep search`: good settings of a model, chosen on validation rows within a budget.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fielddep.cli.console import console, print_table, say
+from fielddep.cli.console import console, log, print_table
 from fielddep.cli.data import RawOption
-from fielddep.cli.experiment import experiment_rows, going_on, split_settings
-from fielddep.cli.options import ConfigOption, SetOption, TargetOption, TaskOption
-from fielddep.experiments.lookers import SearchLooker
+from fielddep.cli.options import INTERRUPTED, ConfigOption, SetOption, TargetOption, TaskOption, resume_command
+from fielddep.cli.progress import progress
+from fielddep.config.decode import parse_assignment
+from fielddep.observer import Observer
 
 if TYPE_CHECKING:
+    from fielddep.experiments.folder import Experiment, NamedStore
     from fielddep.experiments.search import SearchResult
-    from fielddep.experiments.trial_records import TrialRecord
+
+_DATA = ("data.", "split.")
+
+
+def split_settings(
+    set_: list[str] | None, target: str | None, task: str | None, found: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of data and split, and all others: those found in a file, overruled by those of the command line."""
+    named = {"data.target": target, "data.task": task}
+    given = {**(found or {}), **dict(map(parse_assignment, set_ or []))}
+    given |= {path: value for path, value in named.items() if value is not None}
+    data = {path: value for path, value in given.items() if path.startswith(_DATA)}
+    return data, {path: value for path, value in given.items() if path not in data}
+
+
+@contextlib.contextmanager
+def experiment_rows(
+    source: str, out: Path, kind: Experiment, *, settings: dict[str, Any], raw: Path | None, observer: Observer
+) -> Iterator[NamedStore]:
+    """Keep the folder of an experiment for this process, with the rows of the source; they are encoded once."""
+    from fielddep.experiments.folder import STORE_FOLDER, open_source, working_in
+
+    with working_in(out, kind):
+        yield open_source(source, out / STORE_FOLDER, settings=settings, raw=raw, observer=observer)
+
+
+@contextlib.contextmanager
+def resume_hint(kept: str) -> Iterator[None]:
+    """Tell what an interrupted command keeps, and how to resume it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        log(f"interrupted; {kept} are kept. Resume with\n  {resume_command()}")
+        raise typer.Exit(INTERRUPTED) from None
+
 
 SourceArgument = Annotated[
     str,
@@ -56,17 +97,15 @@ def search(
     raw: RawOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Search settings of a model on validation rows; go on where an earlier call stopped.
+    """Search settings of a model on validation rows; the same command resumes a search.
 
     DIR/best.toml is what `fit --config` takes. Settings that are given, by --set or in --config, are not searched.
     """
     from fielddep.experiments.contenders import find_contender, read_settings
-    from fielddep.experiments.experiment_folder import SEARCH
-    from fielddep.experiments.processes import end_with_parent
-    from fielddep.experiments.search import Budget
+    from fielddep.experiments.folder import SEARCH
     from fielddep.experiments.search import search as run_search
+    from fielddep.experiments.trials import Budget
 
-    end_with_parent()
     contender, budget = find_contender(model), Budget(trials=trials, minutes=minutes)
     found = {} if config is None else read_settings(config, contender)
     settings, fixed = split_settings(set_, target, task, found)
@@ -74,18 +113,13 @@ def search(
     chosen_seed = own_seed if seed is None else seed
     if threads is not None:
         fixed["train.threads"] = threads
-    options: dict[str, object] = {"--model": model, "--target": target, "--task": task, "--config": config}
-    options |= {"--trials": trials, "--minutes": minutes, "--rows": rows}
-    options |= {"--seed": seed, "--threads": threads, "--raw": raw}
-    words = ["search", source, "--out", str(out)]
-    looker = SearchLog(trials, quiet=quiet)
     with (
-        going_on(words, "the trials that are over", options, set_, {"--quiet": quiet}),
-        experiment_rows(source, out, SEARCH, settings=settings, raw=raw, quiet=quiet) as named,
-        looker.bar,
+        resume_hint("finished trials"),
+        progress(quiet) as observer,
+        experiment_rows(source, out, SEARCH, settings=settings, raw=raw, observer=observer) as named,
     ):
         result = run_search(
-            named.store, contender, out, budget=budget, given=fixed, seed=chosen_seed, n_rows=rows, looker=looker
+            named.store, contender, out, budget=budget, given=fixed, seed=chosen_seed, n_rows=rows, observer=observer
         )
     print_search(result, out)
 
@@ -93,7 +127,7 @@ def search(
 def print_search(result: SearchResult, out: Path) -> None:
     """The best settings and how they compare with the defaults."""
     from fielddep.experiments.search import BEST
-    from fielddep.experiments.trial_records import COMPLETE, FAILED, PRUNED
+    from fielddep.experiments.study import COMPLETE, FAILED, PRUNED
 
     best, first = result.best, result.records[0]
     rows = [[path, str(value)] for path, value in best.settings.items()] or [["-", "the defaults"]]
@@ -108,7 +142,7 @@ def print_search(result: SearchResult, out: Path) -> None:
 
 def usage_of(model: str, best: Path) -> str:
     """What can be done with the best settings; `fit` trains no trees."""
-    from fielddep.experiments.tree_configs import TREE_CONFIGS
+    from fielddep.config.trees import TREE_CONFIGS
 
     if model not in TREE_CONFIGS:
         return f"train with it: fielddep fit ... --config {best}"
@@ -116,45 +150,3 @@ def usage_of(model: str, best: Path) -> str:
         f"compare with it: copy {best} to CONFIGS/{model}.toml, a folder of yours, then "
         f"fielddep compare ... --models mdl,{model} --configs CONFIGS"
     )
-
-
-class SearchLog(SearchLooker):
-    """A line a trial, and on a terminal a live bar.
-
-    Args:
-        n_trials: trials at most.
-        quiet: whether to show nothing.
-    """
-
-    def __init__(self, n_trials: int, *, quiet: bool) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        log = console(stderr=True)
-        text = TextColumn("{task.description}")
-        self.quiet = quiet
-        self.bar = Progress(
-            text,
-            BarColumn(bar_width=20),
-            TimeElapsedColumn(),
-            console=log,
-            disable=quiet or not log.is_terminal,
-            transient=True,
-        )
-        self.task = self.bar.add_task("", total=n_trials)
-
-    def on_begin(self, number: int) -> None:
-        """Show which trial it is."""
-        self.bar.update(self.task, description=f"trial {number}", completed=number)
-
-    def on_loss(self, number: int, loss: float) -> None:
-        """Show the loss."""
-        self.bar.update(self.task, description=f"trial {number}: loss {loss:.5f}")
-
-    def on_end(self, record: TrialRecord, best: TrialRecord | None) -> None:
-        """Print the line."""
-        if self.quiet:
-            return
-        loss = "" if record.loss is None else f" loss {record.loss:.5f}"
-        why = f" ({record.reason})" if record.reason else ""
-        top = "" if best is None else f"; best {best.loss:.5f}, trial {best.number}"
-        say(f"trial {record.number}: {record.state}{loss}{why}, {record.seconds:.0f} s{top}")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fielddep.cli.console import print_table
 from fielddep.cli.options import ModelOption
-from fielddep.config import Config, settings_reference
+from fielddep.config.settings import Config, settings_reference
 
 
 def settings(model: ModelOption = None) -> None:
@@ -16,7 +16,7 @@ def settings(model: ModelOption = None) -> None:
 
 
 def _config(model: str | None) -> Config:
-    from fielddep.experiments.tree_configs import TREE_CONFIGS
+    from fielddep.config.trees import TREE_CONFIGS
 
     if model is None:
         return Config()

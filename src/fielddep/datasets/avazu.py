@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from fielddep.data.delimited import open_delimited
-from fielddep.data.streaming.derived_rows import CellRule, derive_rows
-from fielddep.data.streaming.row_stream import RowStream, delimited_stream
-from fielddep.datasets.base import StreamRecipe
-from fielddep.datasets.facts import Facts
-from fielddep.datasets.raw_files import Found, RawFile
+from fielddep.datasets.raw import CellRule, RawFile, RawFiles, derive_rows
+from fielddep.datasets.recipe import Facts, StreamRecipe
 from fielddep.errors import TableError
+from fielddep.tables.delimited import open_delimited
+from fielddep.tables.row_stream import RowStream, delimited_stream
 
 FIELDS = (
     *("hour", "C1", "banner_pos", "site_id", "site_domain", "site_category", "app_id", "app_domain", "app_category"),
@@ -27,13 +25,13 @@ FILE = "train"
 RULES = (CellRule(columns=(TARGET,), pattern="[01]", expected="0 or 1"),)
 
 
-def open_train(found: Found) -> RowStream:
+def open_train(files: RawFiles) -> RowStream:
     """Rows of the training file without their id.
 
     Raises:
         TableError: columns of the header are not those of the published file.
     """
-    file = open_delimited(found[FILE].path, delimiter=",")
+    file = open_delimited(files[FILE].path, delimiter=",")
     if file.names != COLUMNS:
         raise TableError(
             f"{file.path}, line 1: expected the column names {','.join(COLUMNS)}, found {','.join(file.names)[:200]}; "

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from fielddep.data.delimited import without_header
-from fielddep.data.streaming.derived_rows import CellRule, derive_rows
-from fielddep.data.streaming.row_stream import RowStream, delimited_stream
-from fielddep.datasets.base import StreamRecipe
-from fielddep.datasets.facts import Facts
-from fielddep.datasets.raw_files import Found, RawFile
+from fielddep.datasets.raw import CellRule, RawFile, RawFiles, derive_rows
+from fielddep.datasets.recipe import Facts, StreamRecipe
+from fielddep.tables.delimited import without_header
+from fielddep.tables.row_stream import RowStream, delimited_stream
 
 COUNTS = tuple(f"I{i}" for i in range(1, 14))
 CATEGORIES = tuple(f"C{i}" for i in range(1, 27))
@@ -27,9 +25,9 @@ RULES = (
 )
 
 
-def open_train(found: Found) -> RowStream:
+def open_train(files: RawFiles) -> RowStream:
     """Rows of the training file."""
-    file = without_header(found[FILE].path, (TARGET, *FIELDS), delimiter="\t")
+    file = without_header(files[FILE].path, (TARGET, *FIELDS), delimiter="\t")
     columns = {name: pl.col(name) for name in (TARGET, *FIELDS)}
     return derive_rows(delimited_stream([file]), columns, RULES, has_header=False)
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from fielddep.datasets.base import TableRecipe
-from fielddep.datasets.facts import Facts
-from fielddep.datasets.raw_files import Found, RawFile
-from fielddep.datasets.raw_text import delimited_table
+from fielddep.datasets.raw import RawFile, RawFiles, delimited_table
+from fielddep.datasets.recipe import Facts, TableRecipe
 from fielddep.datasets.sampling import group_split, with_split
 from fielddep.errors import TableError
 
@@ -35,12 +33,12 @@ SOON = "<30"
 FILE = "diabetic_data.csv"
 
 
-def build(found: Found, seed: int) -> pl.DataFrame:
-    """Stays with whether the patient came back soon; patients shared out 8:1:1 at random."""
-    raw = delimited_table(found[FILE], ",", (PATIENT, *FIELDS, TARGET))
+def build(files: RawFiles, seed: int) -> pl.DataFrame:
+    """Stays with whether the patient came back soon; patients split 8:1:1 at random."""
+    raw = delimited_table(files[FILE], ",", (PATIENT, *FIELDS, TARGET))
     # "?" is the documented mark of a missing cell; "None" (test not taken) is a value.
     raw = raw.with_columns(pl.col(FIELDS).replace({"?": None, "": None}))
-    _refuse_no_numbers(found, raw)
+    _refuse_no_numbers(files, raw)
     frame = raw.select(
         *(pl.col(name).cast(pl.Int64) if name in NUMBERS else pl.col(name) for name in FIELDS),
         (pl.col(TARGET) == SOON).cast(pl.Int8),
@@ -48,13 +46,13 @@ def build(found: Found, seed: int) -> pl.DataFrame:
     return with_split(frame, group_split(raw[PATIENT].to_numpy(), np.random.default_rng(seed)))
 
 
-def _refuse_no_numbers(found: Found, raw: pl.DataFrame) -> None:
+def _refuse_no_numbers(files: RawFiles, raw: pl.DataFrame) -> None:
     for name in NUMBERS:
         bad = raw[name].is_not_null() & raw[name].cast(pl.Int64, strict=False).is_null()
         if bad.any():
             row = int(bad.arg_true()[0])
             raise TableError(
-                f"{found[FILE]}, row {row + 1}: expected a whole number as {name}, found {raw[name][row]!r}; correct "
+                f"{files[FILE]}, row {row + 1}: expected a whole number as {name}, found {raw[name][row]!r}; correct "
                 "the row"
             )
 

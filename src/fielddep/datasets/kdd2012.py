@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from fielddep.data.delimited import without_header
-from fielddep.data.streaming.derived_rows import CellRule, derive_rows
-from fielddep.data.streaming.row_stream import RowStream, delimited_stream
-from fielddep.datasets.base import StreamRecipe
-from fielddep.datasets.facts import Facts
-from fielddep.datasets.raw_files import Found, RawFile
+from fielddep.datasets.raw import CellRule, RawFile, RawFiles, derive_rows
+from fielddep.datasets.recipe import Facts, StreamRecipe
+from fielddep.tables.delimited import without_header
+from fielddep.tables.row_stream import RowStream, delimited_stream
 
 CLICKS = "click"
 """Raw column: how often the ad was clicked."""
@@ -26,9 +24,9 @@ FILE = "training.txt"
 RULES = (CellRule(columns=(CLICKS,), pattern=r"\d+", expected="a number of clicks"),)
 
 
-def open_training(found: Found) -> RowStream:
+def open_training(files: RawFiles) -> RowStream:
     """Rows of the training file with the label in place of the clicks."""
-    file = without_header(found[FILE].path, (CLICKS, *FIELDS), delimiter="\t")
+    file = without_header(files[FILE].path, (CLICKS, *FIELDS), delimiter="\t")
     clicked = pl.col(CLICKS).str.contains("[1-9]").cast(pl.Int8)
     columns = {TARGET: clicked, **{name: pl.col(name) for name in FIELDS}}
     return derive_rows(delimited_stream([file]), columns, RULES, has_header=False)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from fielddep.datasets.base import TableRecipe
-from fielddep.datasets.facts import Facts
-from fielddep.datasets.raw_files import Found, RawFile
-from fielddep.datasets.raw_text import refuse_cells, split_lines
+from fielddep.datasets.raw import RawFile, RawFiles, refuse_cells, split_lines
+from fielddep.datasets.recipe import Facts, TableRecipe
 from fielddep.datasets.sampling import random_split, with_split
 from fielddep.errors import TableError
 
@@ -17,29 +15,29 @@ TARGET = "rating"
 RATINGS, USERS = "ratings.dat", "users.dat"
 
 
-def build(found: Found, seed: int) -> pl.DataFrame:
-    """Ratings beside their users, shared out 8:1:1 at random."""
+def build(files: RawFiles, seed: int) -> pl.DataFrame:
+    """Ratings with their users, split 8:1:1 at random."""
     # The fourth column of the published file is the time, which is no field.
-    ratings = split_lines(found[RATINGS], "::", ("user", "movie", TARGET), ignored=1)
-    refuse_cells(found[RATINGS], ratings, TARGET, "[1-5]", "a rating from 1 to 5")
-    users = split_lines(found[USERS], "::", ("user", "gender", "age", "occupation", "zip"))
-    _refuse_twice(found, users)
+    ratings = split_lines(files[RATINGS], "::", ("user", "movie", TARGET), ignored=1)
+    refuse_cells(files[RATINGS], ratings, TARGET, "[1-5]", "a rating from 1 to 5")
+    users = split_lines(files[USERS], "::", ("user", "gender", "age", "occupation", "zip"))
+    _refuse_twice(files, users)
     joined = ratings.join(users.drop("line"), on="user", how="left", maintain_order="left")
     unknown = joined.filter(pl.col("gender").is_null()).head(1)
     if len(unknown):
         raise TableError(
-            f"{found[RATINGS]}, line {unknown['line'][0]}: expected a user of {found[USERS]}, found "
+            f"{files[RATINGS]}, line {unknown['line'][0]}: expected a user of {files[USERS]}, found "
             f"{unknown['user'][0]!r}; are both files of one download?"
         )
     frame = joined.select(*FIELDS, pl.col(TARGET).cast(pl.Float64))
     return with_split(frame, random_split(frame.height, np.random.default_rng(seed)))
 
 
-def _refuse_twice(found: Found, users: pl.DataFrame) -> None:
+def _refuse_twice(files: RawFiles, users: pl.DataFrame) -> None:
     twice = users.filter(~pl.col("user").is_first_distinct()).head(1)
     if len(twice):
         raise TableError(
-            f"{found[USERS]}, line {twice['line'][0]}: expected every user once, found {twice['user'][0]!r} again; "
+            f"{files[USERS]}, line {twice['line'][0]}: expected every user once, found {twice['user'][0]!r} again; "
             "remove the line"
         )
 

@@ -1,7 +1,7 @@
 """ML-Tag: does a user give a movie this tag? From the public files of the NFM paper, or from MovieLens' own tags.
 
-The public files hold two negatives a positive. From MovieLens' tags (`tags.csv`, `tags.dat`) they are sampled: the same
-user and movie with tags that the user did not give it. Only the public files have the rows that the facts state.
+The public files hold two negatives per positive. From MovieLens' tags (`tags.csv`, `tags.dat`) they are sampled: the
+same user and movie with tags that the user did not give it. Only the public files have the rows that the facts state.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import dataclasses
 import numpy as np
 import polars as pl
 
-from fielddep.datasets.base import TableRecipe
-from fielddep.datasets.facts import Facts
-from fielddep.datasets.raw_files import Found, RawFile
-from fielddep.datasets.raw_text import delimited_table, read_libfm, split_lines
-from fielddep.datasets.sampling import random_split, with_split, with_unassigned
+from fielddep.datasets.raw import RawFile, RawFiles, delimited_table, read_libfm, split_lines
+from fielddep.datasets.recipe import Facts, TableRecipe
+from fielddep.datasets.sampling import add_unassigned_negatives, random_split, with_split
 
 FIELDS = ("user", "movie", "tag")
 TARGET = "tagged"
@@ -25,22 +23,22 @@ TAGS_CSV, TAGS_DAT = "tags.csv", "tags.dat"
 _CSV_COLUMNS = {"userId": "user", "movieId": "movie", "tag": "tag"}
 
 
-def build(found: Found, seed: int) -> pl.DataFrame:
-    """Tags and negatives, shared out 8:1:1 at random."""
+def build(files: RawFiles, seed: int) -> pl.DataFrame:
+    """Tags and negatives, split 8:1:1 at random."""
     rng = np.random.default_rng(seed)
-    if TAGS_CSV in found or TAGS_DAT in found:
-        frame = with_unassigned(_tags(found), ("user", "movie"), "tag", TARGET, rng)
+    if TAGS_CSV in files or TAGS_DAT in files:
+        frame = add_unassigned_negatives(_tags(files), ("user", "movie"), "tag", TARGET, rng)
     else:
-        frame = read_libfm([found[name] for name in (*LIBFM, PART) if name in found], TARGET, FIELDS)
+        frame = read_libfm([files[name] for name in (*LIBFM, PART) if name in files], TARGET, FIELDS)
     return with_split(frame, random_split(frame.height, rng))
 
 
-def _tags(found: Found) -> pl.DataFrame:
+def _tags(files: RawFiles) -> pl.DataFrame:
     """User, movie and tag of MovieLens' own file, each tag of a movie by a user once."""
-    if TAGS_CSV in found:
-        tags = delimited_table(found[TAGS_CSV], ",", tuple(_CSV_COLUMNS)).rename(_CSV_COLUMNS)
+    if TAGS_CSV in files:
+        tags = delimited_table(files[TAGS_CSV], ",", tuple(_CSV_COLUMNS)).rename(_CSV_COLUMNS)
     else:
-        tags = split_lines(found[TAGS_DAT], "::", (*FIELDS, "time"))
+        tags = split_lines(files[TAGS_DAT], "::", (*FIELDS, "time"))
     return tags.select(FIELDS).unique(maintain_order=True)
 
 

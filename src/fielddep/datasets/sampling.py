@@ -1,4 +1,4 @@
-"""Sampling: parts of rows and negatives, drawn as the paper's data sets have them. A generator decides the rows."""
+"""Sampling of parts and negatives, as in the paper's data sets. The random generator decides all of it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import polars as pl
 from fielddep.errors import TableError
 
 N_NEGATIVES = 2
-"""Negatives a positive."""
-PARTS = ("train", "validation", "test")
+"""Negatives per positive."""
 SPLIT = "split"
 """Column that says the part of every row."""
 
@@ -30,7 +29,7 @@ def part_sizes(n_rows: int) -> tuple[int, int, int]:
 
 
 def random_split(n_rows: int, rng: np.random.Generator) -> Names:
-    """The part of every row, shared out 8:1:1 at random."""
+    """The part of every row, 8:1:1 at random."""
     n_train, n_validation, _ = part_sizes(n_rows)
     split = np.full(n_rows, "test", dtype="<U10")
     order = rng.permutation(n_rows)
@@ -40,7 +39,7 @@ def random_split(n_rows: int, rng: np.random.Generator) -> Names:
 
 
 def group_split(groups: npt.NDArray[np.object_], rng: np.random.Generator) -> Names:
-    """Groups shared out 8:1:1 at random; all rows of a group go to one part."""
+    """The part of every row, groups split 8:1:1 at random; all rows of a group go to one part."""
     names, group_of_row = np.unique(groups, return_inverse=True)
     return random_split(len(names), rng)[group_of_row]
 
@@ -50,7 +49,9 @@ def with_split(frame: pl.DataFrame, split: Names) -> pl.DataFrame:
     return frame.with_columns(pl.Series(SPLIT, split))
 
 
-def with_unused(log: pl.DataFrame, user: str, item: str, target: str, rng: np.random.Generator) -> pl.DataFrame:
+def add_unused_negatives(
+    log: pl.DataFrame, user: str, item: str, target: str, rng: np.random.Generator
+) -> pl.DataFrame:
     """Every row (target 1), followed by two copies (target 0) with items that its user never used.
 
     The two items of a row differ and are drawn uniformly from all items of the log that the user never used; the
@@ -74,16 +75,16 @@ def with_unused(log: pl.DataFrame, user: str, item: str, target: str, rng: np.ra
     second = rng.integers(n_unused[user_of_row] - 1)
     second += second >= first
     drawn = [unused_first[user_of_row, rank] for rank in (first, second)]
-    return _beside_positives(log, item, items[np.column_stack([item_of_row, *drawn]).ravel()], target)
+    return _with_negatives(log, item, items[np.column_stack([item_of_row, *drawn]).ravel()], target)
 
 
-def with_unassigned(
+def add_unassigned_negatives(
     log: pl.DataFrame, key: tuple[str, ...], value: str, target: str, rng: np.random.Generator
 ) -> pl.DataFrame:
     """Every row (target 1), followed by two copies (target 0) with values that its key never has.
 
-    As `with_unused`, for keys so many that a table of keys and values would not fit in memory: a draw that is a
-    positive, or the same for both negatives of a row, is drawn again.
+    Like `add_unused_negatives`, for so many keys that a table of keys and values would not fit in memory: a draw that
+    is a positive, or the same for both negatives of a row, is repeated.
 
     Raises:
         TableError: a key leaves fewer than two values.
@@ -98,12 +99,12 @@ def with_unassigned(
             f"every {' and '.join(key)} must leave {N_NEGATIVES} values of {value}, from which negatives are drawn; "
             f"one leaves {fewest}; is the file complete?"
         )
-    first = _draw_again(key_of_row, n_values, positives, np.full(len(key_of_row), -1), rng)
-    second = _draw_again(key_of_row, n_values, positives, first, rng)
-    return _beside_positives(log, value, values[np.column_stack([value_of_row, first, second]).ravel()], target)
+    first = _draw_others(key_of_row, n_values, positives, np.full(len(key_of_row), -1), rng)
+    second = _draw_others(key_of_row, n_values, positives, first, rng)
+    return _with_negatives(log, value, values[np.column_stack([value_of_row, first, second]).ravel()], target)
 
 
-def _draw_again(keys: Numbers, n_values: int, positives: Numbers, taken: Numbers, rng: np.random.Generator) -> Numbers:
+def _draw_others(keys: Numbers, n_values: int, positives: Numbers, taken: Numbers, rng: np.random.Generator) -> Numbers:
     """A value for every key that is neither a positive of it nor the one taken."""
     drawn = rng.integers(n_values, size=len(keys))
     waiting = np.arange(len(keys))
@@ -115,7 +116,7 @@ def _draw_again(keys: Numbers, n_values: int, positives: Numbers, taken: Numbers
     return drawn
 
 
-def _beside_positives(log: pl.DataFrame, column: str, values: npt.NDArray[np.object_], target: str) -> pl.DataFrame:
+def _with_negatives(log: pl.DataFrame, column: str, values: npt.NDArray[np.object_], target: str) -> pl.DataFrame:
     """Copies of the rows with other values of a column, the first copy of each being the positive."""
     is_positive = np.tile(np.array([1] + [0] * N_NEGATIVES, dtype=np.int8), log.height)
     copies = log[np.repeat(np.arange(log.height), 1 + N_NEGATIVES)]

@@ -1,14 +1,12 @@
 """Synthetic categorical tables with planted dependencies: what a model should find is known.
 
-Values of a field follow Zipf's law. A planted pair (source, dependent) makes the dependent field a function of
-the source, broken by chance in a share of the rows. The target depends on products of latent factors of
-neighbouring fields, and on whether each planted dependency holds in the row (as when a city that does not fit
-its postcode makes an order suspicious): no field alone tells the target.
+Values of a field follow Zipf's law. A planted pair (source, dependent) makes the dependent field a function of the
+source, broken by chance in a share of the rows. The target depends on products of latent factors of neighbouring
+fields, and on whether each planted dependency holds in the row (as when a city that does not fit its postcode makes an
+order suspicious): no single field determines the target.
 
-Rows are drawn in blocks, each with its own random stream. So a table of any size can be written with little
-memory, and the first rows do not depend on how many follow.
-
-`click_batches` and `write_clicks_csv` make a larger kind of table in the same spirit: a click log like Avazu's.
+Rows are drawn in chunks, each with its own random stream. So a table of any size can be written with little memory, and
+the first rows do not depend on how many follow.
 """
 
 from __future__ import annotations
@@ -20,24 +18,14 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from fielddep.datasets.synthetic_clicks import click_batches, write_clicks_csv
+from fielddep.datasets.raw import RawFiles
+from fielddep.datasets.recipe import Facts, TableRecipe
+from fielddep.datasets.sampling import part_sizes, random_split, with_split
 from fielddep.errors import ConfigError
 
-__all__ = [
-    "BLOCK_ROWS",
-    "DEFAULT_DEPENDENCIES",
-    "TARGET",
-    "SyntheticTable",
-    "click_batches",
-    "field_names",
-    "generate",
-    "generate_batches",
-    "write_clicks_csv",
-]
-
 TARGET = "target"
-BLOCK_ROWS = 65_536
-"""Rows of a batch of `generate_batches`; the last batch may be shorter."""
+CHUNK_ROWS = 65_536
+"""Rows of a chunk of `generate_chunks`; the last may be shorter."""
 DEFAULT_DEPENDENCIES = (("field_0", "field_1"),)
 
 _N_FACTORS = 3
@@ -66,7 +54,7 @@ class SyntheticTable:
 
 @dataclass(frozen=True, kw_only=True)
 class _World:
-    """All that stays the same from block to block.
+    """All that stays the same from chunk to chunk.
 
     Attributes:
         shares: cumulative Zipf shares of the values, the same for every field.
@@ -116,9 +104,9 @@ def generate(
         >>> table.frame.shape, table.planted
         ((100, 4), (('field_0', 'field_1'),))
     """
-    batches = generate_batches(n_rows, n_fields, n_values, seed, dependencies, noise=noise, skew=skew, task=task)
+    chunks = generate_chunks(n_rows, n_fields, n_values, seed, dependencies, noise=noise, skew=skew, task=task)
     return SyntheticTable(
-        frame=pl.concat(batches),
+        frame=pl.concat(chunks),
         planted=tuple((source, dependent) for source, dependent in dependencies),
         target=TARGET,
         task=task,
@@ -126,7 +114,7 @@ def generate(
     )
 
 
-def generate_batches(
+def generate_chunks(
     n_rows: int,
     n_fields: int = 6,
     n_values: int = 50,
@@ -137,7 +125,7 @@ def generate_batches(
     skew: float = 0.5,
     task: Literal["binary", "regression"] = "binary",
 ) -> Iterator[pl.DataFrame]:
-    """The rows of `generate` as frames of `BLOCK_ROWS` rows, one after another, in bounded memory.
+    """The rows of `generate` as frames of `CHUNK_ROWS` rows, one after another, in bounded memory.
 
     Settings are checked here, before the first frame is asked for.
     """
@@ -153,8 +141,8 @@ def generate_batches(
         noise=noise,
         task=task,
     )
-    starts = range(0, n_rows, BLOCK_ROWS)
-    return (_block(world, seed, block, min(BLOCK_ROWS, n_rows - s)) for block, s in enumerate(starts))
+    starts = range(0, n_rows, CHUNK_ROWS)
+    return (_chunk(world, seed, number, min(CHUNK_ROWS, n_rows - s)) for number, s in enumerate(starts))
 
 
 def field_names(n_fields: int) -> tuple[str, ...]:
@@ -162,10 +150,10 @@ def field_names(n_fields: int) -> tuple[str, ...]:
     return tuple(f"field_{i}" for i in range(n_fields))
 
 
-def _block(world: _World, seed: int, block: int, n_rows: int) -> pl.DataFrame:
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block,)))
+def _chunk(world: _World, seed: int, number: int, n_rows: int) -> pl.DataFrame:
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
     n_fields = len(world.sources)
-    # One line of numbers a row: a shorter block is a prefix of a longer one.
+    # One line of numbers a row: a shorter chunk is a prefix of a longer one.
     uniform = rng.random((n_rows, 2 * n_fields + 1))
     ids = np.searchsorted(world.shares, uniform[:, :n_fields], side="right")
     score = np.zeros(n_rows)
@@ -202,7 +190,7 @@ def _target(score: np.ndarray, uniform: np.ndarray, task: str) -> np.ndarray:
 def _zipf(n_values: int, skew: float) -> np.ndarray:
     weights = np.arange(1, n_values + 1, dtype=np.float64) ** -skew
     shares: np.ndarray = np.cumsum(weights) / weights.sum()
-    # Rounding may leave the sum below 1, and then a uniform number could fall behind the last value.
+    # Rounding may leave the sum below 1, and then a uniform number could fall past the last value.
     shares[-1] = 1.0
     return shares
 
@@ -214,7 +202,7 @@ def _sources(names: tuple[str, ...], dependencies: tuple[tuple[str, str], ...]) 
             if name not in names:
                 raise ConfigError(f"expected a field from {names[0]} to {names[-1]}, given {name!r}")
         if sources[names.index(dependent)] >= 0:
-            raise ConfigError(f"a field can depend on one source only, given two for {dependent!r}; leave one out")
+            raise ConfigError(f"a field can depend on one source only, given two for {dependent!r}; remove one")
         sources[names.index(dependent)] = names.index(source)
     return tuple(sources)
 
@@ -225,7 +213,7 @@ def _order(sources: tuple[int, ...]) -> tuple[int, ...]:
         ready = [f for f, s in enumerate(sources) if f not in placed and (s < 0 or s in placed)]
         if not ready:
             circle = [f"field_{f}" for f in range(len(sources)) if f not in placed]
-            raise ConfigError(f"dependencies must not run in a circle, given one among {circle}; leave one out")
+            raise ConfigError(f"dependencies must not run in a circle, given one among {circle}; remove one")
         placed += ready
     return tuple(placed)
 
@@ -241,3 +229,31 @@ def _check(n_rows: int, n_fields: int, n_values: int, seed: int, noise: float, s
         raise ConfigError(f"skew must be at least 0; given {skew}")
     if task not in ("binary", "regression"):
         raise ConfigError(f"task must be binary or regression; given {task!r}")
+
+
+N_ROWS, N_FIELDS = 100_000, 6
+
+
+def build(files: RawFiles, seed: int) -> pl.DataFrame:
+    """Generated rows, split 8:1:1 at random."""
+    frame = generate(N_ROWS, N_FIELDS, seed=seed).frame
+    return with_split(frame, random_split(N_ROWS, np.random.default_rng(seed)))
+
+
+RECIPE = TableRecipe(
+    facts=Facts(
+        name="synthetic",
+        title="generated rows in which field_1 is a noisy function of field_0",
+        task="binary",
+        target=TARGET,
+        fields=field_names(N_FIELDS),
+        rows=N_ROWS,
+        parts=part_sizes(N_ROWS),
+        positives=54_673,
+        categories=300,
+        page="generated, no files needed",
+        terms="none",
+        note="positives are those of seed 0",
+    ),
+    build=build,
+)

@@ -1,9 +1,8 @@
-"""Contenders: what may take part in a comparison, by name: every model, the trees, and variants of models."""
+"""Contenders: what can be searched and compared, by name: every model, the trees, and variants of models."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,16 +10,17 @@ from typing import Any
 
 import tomli_w
 
-from fielddep.config import MODEL_CONFIGS, Config, dotted_settings, read_toml
+from fielddep.config.mdl import ModelConfig
+from fielddep.config.settings import MODEL_CONFIGS, Config, dotted_settings, read_toml
+from fielddep.config.trees import TREE_CONFIGS
 from fielddep.errors import ConfigError, UserError
-from fielddep.experiments.tree_configs import TREE_CONFIGS
-from fielddep.experiments.trees import check_installed, installed_trees
-from fielddep.model_config import ModelConfig
+from fielddep.training.trees import check_installed, installed_trees
+from fielddep.wording import did_you_mean
 
 ALL = "all"
 CONFIG_CLASSES: Mapping[str, type[ModelConfig]] = {**MODEL_CONFIGS, **TREE_CONFIGS}
 """Settings of every model and of the trees, by name."""
-OF_A_RUN = ("train.seed", "train.device", "train.threads")
+PER_RUN = ("train.seed", "train.device", "train.threads")
 """Settings that belong to one run and not to what a search found."""
 
 
@@ -31,7 +31,7 @@ class Contender:
     Attributes:
         name: its name in tables and files.
         model: the model whose settings it has.
-        settings: what makes it a variant; they overrule what a search of the model found.
+        settings: what makes it a variant; they override what a search of the model found.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Contender:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, values: Mapping[str, Any] | None = None) -> Config:
-        """Settings of the model with dotted ones changed; those of the variant overrule them."""
+        """Settings of the model with dotted ones changed; those of the variant override them."""
         base = dataclasses.replace(Config(), model=CONFIG_CLASSES[self.model]())
         return base.replace({**(values or {}), **self.settings})
 
@@ -52,7 +52,7 @@ VARIANTS: Mapping[str, Contender] = {
 
 
 def known_contender(name: str) -> Contender | None:
-    """The contender of a name, be its library installed or not; None where there is none."""
+    """The contender of a name, whether its library is installed or not; None for an unknown name."""
     if name in VARIANTS:
         return VARIANTS[name]
     return Contender(name=name, model=name) if name in CONFIG_CLASSES else None
@@ -62,21 +62,19 @@ def find_contender(name: str) -> Contender:
     """The contender of a name.
 
     Raises:
-        UserError: there is none; names the nearest.
+        UserError: for an unknown name; suggests the nearest.
         MissingExtraError: its library is not installed.
     """
     found = known_contender(name)
     if found is None:
         known = [*CONFIG_CLASSES, *VARIANTS]
-        near = difflib.get_close_matches(name.lower(), known, n=1)
-        advice = f"; did you mean {near[0]!r}?" if near else ""
-        raise UserError(f"expected a model ({', '.join(known)}), given {name!r}{advice}")
+        raise UserError(f"no model is called {name!r}; {did_you_mean(name, known, what='models')}")
     check_installed(found.model)
     return found
 
 
 def find_contenders(names: str) -> tuple[Contender, ...]:
-    """Contenders of a list such as "mdl,fm"; "all" stands for every model, and for the trees that are installed.
+    """Contenders in a list such as "mdl,fm"; "all" stands for every model and for the trees that are installed.
 
     Raises:
         UserError: for an unknown name, or none at all.
@@ -85,7 +83,7 @@ def find_contenders(names: str) -> tuple[Contender, ...]:
     for name in filter(None, (part.strip() for part in names.split(","))):
         chosen += [*MODEL_CONFIGS, *installed_trees()] if name == ALL else [name]
     if not chosen:
-        raise UserError(f"expected models, such as mdl,fm or {ALL}; given {names!r}")
+        raise UserError(f"expected models such as mdl,fm or {ALL}, given {names!r}")
     return tuple(find_contender(name) for name in dict.fromkeys(chosen))
 
 
@@ -100,22 +98,22 @@ def read_settings(
     values = read_toml(path)
     name = values.pop("model.name", "mdl")
     if name != contender.model:
-        raise ConfigError(f"expected settings of {contender.model} in {path}, found those of {name}; give its own file")
-    contender.config(values)  # refuses what is no setting, in the sections left out too
+        raise ConfigError(f"expected settings of {contender.model} in {path}, given those of {name}; use another file")
+    contender.config(values)  # refuses unknown settings, in the other sections too
     return {path: value for path, value in values.items() if path.split(".")[0] in sections}
 
 
 def changed_settings(config: Config) -> dict[str, dict[str, Any]]:
     """Nested settings that are not the defaults of their model, and the model's name; what `config_of` reads.
 
-    Seed, device and threads are left out: they belong to a run.
+    Seed, device and threads are not among them: they belong to a run.
     """
     defaults = dataclasses.replace(Config(), model=type(config.model)()).to_dict()
     changed = {
         section: {
             key: value
             for key, value in settings.items()
-            if value != defaults[section].get(key) and f"{section}.{key}" not in OF_A_RUN
+            if value != defaults[section].get(key) and f"{section}.{key}" not in PER_RUN
         }
         for section, settings in config.to_dict().items()
     }

@@ -1,82 +1,180 @@
-"""Processes: commands that run side by side, so many at a time, each with a log of its own."""
+"""Processes: functions called side by side, so many at a time, each in its own process with its own log.
+
+So each has its own peak memory, and one that is killed takes no other with it. It ends with the
+process that started it, however that one ends.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import IO, Any, Generic, TypeVar
 
 from fielddep.errors import UserError
+
+T = TypeVar("T")
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 10.0
 """How long a process may take to end when it is asked to."""
 PARENT = "FIELDDEP_PARENT"
-"""Variable of the environment that tells a task which process started it."""
+"""Environment variable that names the parent of a child process."""
 _TERMINATIONS = tuple(signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""Requests to terminate; SIGHUP comes when a terminal is closed, and is none on Windows."""
+"""Requests to terminate; SIGHUP comes when a terminal is closed, and does not exist on Windows."""
 _PR_SET_PDEATHSIG = 1
 """Linux: send me a signal when my parent ends."""
+_CHILD = (
+    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
+    "from fielddep.experiments.processes import call_in_child; call_in_child()"
+)
+"""What a child runs. It looks for modules where its parent does, and never imports the parent's main script."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
-    """A command to run.
+class Task(Generic[T]):
+    """A function to call in its own process.
 
     Attributes:
         title: what it does.
-        command: its words.
+        call: the function, with its arguments; both must be picklable.
         log: file of all that it prints.
-        on_end: told how it ended: None for a success, else the reason.
+        on_end: called with its outcome as soon as it is over.
     """
 
     title: str
-    command: list[str]
+    call: Callable[[], T]
     log: Path
-    on_end: Callable[[str | None], None]
+    on_end: Callable[[Outcome[T]], None] = lambda outcome: None
 
 
-def run_tasks(tasks: Iterable[Task], *, n_jobs: int = 1, on_begin: Callable[[Task], None] | None = None) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Outcome(Generic[T]):
+    """How a task ended.
+
+    Attributes:
+        value: what the function returned; None where it failed.
+        failure: why it failed; None where it did not.
+    """
+
+    value: T | None = None
+    failure: str | None = None
+
+
+def run_tasks(
+    tasks: Sequence[Task[T]],
+    *,
+    n_jobs: int = 1,
+    on_begin: Callable[[Task[T]], None] = lambda task: None,
+) -> list[Outcome[T]]:
     """Run all tasks in their order, `n_jobs` at a time. Whatever ends this early ends the processes too.
 
+    Args:
+        tasks: what to do.
+        n_jobs: processes at a time.
+        on_begin: called before a task begins.
+
+    Returns:
+        One outcome per task, in the order of the tasks.
+
     Raises:
-        UserError: for fewer than one at a time, or a log that cannot be written.
+        UserError: for fewer than one process at a time, or a log that cannot be written.
     """
     if n_jobs < 1:
         raise UserError(f"expected at least one process at a time, given {n_jobs}")
-    waiting, running = list(tasks), dict[int, tuple[Task, subprocess.Popen[bytes]]]()
+    waiting, running = list(range(len(tasks))), dict[int, _Child]()
+    outcomes: dict[int, Outcome[T]] = {}
     with _termination_raised():
         try:
             while waiting or running:
                 while waiting and len(running) < n_jobs:
-                    task = waiting.pop(0)
-                    if on_begin is not None:
-                        on_begin(task)
-                    process = _start(task)
-                    running[process.pid] = (task, process)
+                    at = waiting.pop(0)
+                    on_begin(tasks[at])
+                    running[at] = _Child.start(tasks[at])
                 time.sleep(POLL_SECONDS)
-                for pid, (task, process) in list(running.items()):
-                    if process.poll() is not None:
-                        del running[pid]
-                        task.on_end(_reason(task, process.returncode))
+                for at, child in list(running.items()):
+                    if child.process.poll() is not None:
+                        del running[at]
+                        outcomes[at] = child.outcome()
+                        child.task.on_end(outcomes[at])
         finally:
-            _end([process for _, process in running.values()])
+            _end(list(running.values()))
+    return [outcomes[at] for at in range(len(tasks))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Child:
+    """A process and the file that it writes its outcome to."""
+
+    task: Task[Any]
+    process: subprocess.Popen[bytes]
+    answer: IO[bytes]
+
+    @classmethod
+    def start(cls, task: Task[Any]) -> _Child:
+        try:
+            task.log.parent.mkdir(parents=True, exist_ok=True)
+            answer = tempfile.TemporaryFile()  # noqa: SIM115  closed with the outcome
+            with task.log.open("wb") as log:
+                # In its own session it is interrupted once, by `_end`, and not by the terminal too.
+                process = subprocess.Popen(
+                    [sys.executable, "-c", _CHILD],
+                    stdin=subprocess.PIPE,
+                    stdout=answer,
+                    stderr=log,
+                    start_new_session=True,
+                    env={**os.environ, PARENT: str(os.getpid())},
+                )
+        except OSError as error:
+            raise UserError(f"cannot run {task.title}: {error.strerror or error} ({task.log})") from error
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin as stream:  # it may have been killed already
+            stream.write(pickle.dumps(sys.path) + pickle.dumps(task.call))
+        return cls(task=task, process=process, answer=answer)
+
+    def outcome(self) -> Outcome[Any]:
+        """How it ended. An outcome that was written counts, whatever happened to the process afterwards."""
+        with self.answer:
+            self.answer.seek(0)
+            with contextlib.suppress(EOFError, pickle.UnpicklingError):
+                found: Outcome[Any] = pickle.load(self.answer)
+                return found
+        return Outcome(failure=_reason(self.task, self.process.returncode))
+
+
+def call_in_child() -> None:
+    """Call the function that the parent process writes to the standard input, and write its outcome to the output."""
+    end_with_parent()
+    with os.fdopen(os.dup(1), "wb") as answer:
+        os.dup2(2, 1)  # what the function prints goes to the log
+        try:
+            outcome = Outcome(value=pickle.load(sys.stdin.buffer)())
+        except Exception as error:
+            traceback.print_exc()
+            outcome = Outcome(failure=reason_of(error))
+        pickle.dump(outcome, answer)
+
+
+def reason_of(error: BaseException) -> str:
+    """One line that says what went wrong."""
+    text = (str(error).strip().splitlines() or [""])[0]
+    return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}".rstrip(": ")
 
 
 def end_with_parent() -> None:
-    """Let this process be interrupted when the one that started it as a task ends, be it killed; Linux only.
-
-    A task that ends on its own accord is not touched, nor is a process that is no task.
-    """
+    """Let this process be interrupted when its parent ends, even by a kill; Linux only. Others are not touched."""
     parent = os.environ.pop(PARENT, None)
     if parent is None or threading.current_thread() is not threading.main_thread():
         return
@@ -115,49 +213,32 @@ def _handled(signals: Sequence[signal.Signals], handler: Callable[[int, FrameTyp
             signal.signal(number, before)
 
 
-def _start(task: Task) -> subprocess.Popen[bytes]:
-    try:
-        task.log.parent.mkdir(parents=True, exist_ok=True)
-        with task.log.open("wb") as log:
-            # In a session of its own it is interrupted once, by `_end`, and not by the terminal too.
-            return subprocess.Popen(
-                task.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={**os.environ, PARENT: str(os.getpid())},
-            )
-    except OSError as error:
-        raise UserError(f"cannot run {task.title}: {error.strerror or error} ({task.log})") from error
-
-
-def _reason(task: Task, code: int) -> str | None:
-    if code == 0:
-        return None
+def _reason(task: Task[Any], code: int) -> str:
+    """Why a process ended without an outcome."""
     if code < 0:
         name = signal.Signals(-code).name
-        memory = "; perhaps for want of memory" if -code == getattr(signal, "SIGKILL", 0) else ""
+        memory = "; perhaps it ran out of memory" if -code == getattr(signal, "SIGKILL", 0) else ""
         return f"the process was killed ({name}){memory}"
     lines = task.log.read_text("utf-8", errors="replace").strip().splitlines()
     return (lines[-1] if lines else f"ended with code {code}").removeprefix("error: ")
 
 
-def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+def _end(children: list[_Child]) -> None:
     """Interrupt processes, so that they can put their work in order; kill those that take too long.
 
-    Whoever is impatient and interrupts again changes nothing: none may be left behind.
+    A second interrupt changes nothing: no process may be left behind.
     """
     with _handled((signal.SIGINT, *_TERMINATIONS), lambda number, frame: None):
-        for process in processes:
-            process.send_signal(signal.SIGINT)
+        for child in children:
+            child.process.send_signal(signal.SIGINT)
         deadline = time.monotonic() + GRACE_SECONDS
-        for process in processes:
+        for child in children:
             try:
-                process.wait(max(0.0, deadline - time.monotonic()))
+                child.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                child.process.kill()
+                child.process.wait()
+            child.answer.close()
 
 
 def n_threads(asked: int | None, n_jobs: int) -> int:

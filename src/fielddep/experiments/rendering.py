@@ -1,47 +1,161 @@
-"""Rendering: a comparison or a table of Dunnett's tests as Markdown, CSV or LaTeX.
+"""Rendering: a comparison or a table of tests as Markdown, CSV or LaTeX.
 
-Markdown and LaTeX are for reading: rounded by the rules of `formatting`. CSV is for machines: every digit, means and
-deviations in columns of their own, empty cells where there is nothing.
+Markdown and LaTeX are for reading: rounded, and drawn from a `Grid` of finished texts. CSV is for machines: every
+digit, means and deviations in separate columns, empty cells where there is nothing.
 """
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
+import re
+import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from fielddep.config.metrics import metric_title
 from fielddep.errors import UserError
-from fielddep.experiments.formatting import (
-    ABSENT,
-    amount,
-    count,
-    decimals,
-    duration,
-    fixed,
-    p_value,
-    scientific,
-    with_spread,
-)
-from fielddep.experiments.grid import Cell, Grid
-from fielddep.experiments.model_rows import ModelRow
-from fielddep.experiments.significance import DunnettTable
-from fielddep.experiments.summary import Summary
-from fielddep.experiments.tables import ComparisonTable
+from fielddep.experiments.significance import DunnettTable, Summary, Welch
+from fielddep.experiments.tables import ComparisonTable, ModelRow
+from fielddep.wording import amount, compact, duration, exponent, fixed
+
+ABSENT = "-"
+_SMALLEST_P = 1e-16
+_DIGITS_OF_SPREAD = 2
+_DIGITS_WITHOUT_SPREAD = 4
+_MOST_DIGITS = 8
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """Text of one cell.
+
+    Attributes:
+        text: plain text, without marks of any format.
+        bold: whether it is the best of its column.
+        star: whether an asterisk follows it.
+    """
+
+    text: str
+    bold: bool = False
+    star: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A table with a caption above and notes below, all of it plain text.
+
+    Attributes:
+        caption: one line.
+        header: names of the columns; the first column is aligned to the left, the others to the right.
+        rows: cells, as many a row as there are columns.
+        notes: one paragraph each.
+    """
+
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def to_markdown(self) -> str:
+        """GitHub's Markdown, ending with a line break."""
+        rule = ["---", *["---:"] * (len(self.header) - 1)]
+        lines = [
+            _markdown_row([markdown_text(name) for name in self.header]),
+            _markdown_row(rule),
+            *(_markdown_row([_markdown_cell(cell) for cell in row]) for row in self.rows),
+        ]
+        paragraphs = [markdown_text(self.caption), "\n".join(lines), *map(markdown_text, self.notes)]
+        return "\n\n".join(paragraphs) + "\n"
+
+    def to_latex(self) -> str:
+        """A `table` that needs the package booktabs."""
+        lines = [
+            r"\begin{table}[ht]",
+            r"\centering",
+            rf"\caption{{{latex_text(self.caption)}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}",
+            r"\toprule",
+            _latex_row([latex_text(name) for name in self.header]),
+            r"\midrule",
+            *(_latex_row([_latex_cell(cell) for cell in row]) for row in self.rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            *(rf"\par{{\footnotesize {latex_text(note)}\par}}" for note in self.notes),
+            r"\end{table}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def markdown_text(text: str) -> str:
+    r"""Plain text with the characters escaped that Markdown would take as marks.
+
+    Example:
+        >>> print(markdown_text("a|b *c* wide_deep _d_"))
+        a\|b \*c\* wide_deep \_d\_
+    """
+    escaped = re.sub(r"([\\|*<`\[\]])", r"\\\1", _one_line(text))
+    # Inside a word an underscore is no mark; model names stay readable in the source.
+    return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", escaped)
+
+
+def latex_text(text: str) -> str:
+    r"""Plain text with the characters escaped that LaTeX would take as commands.
+
+    Example:
+        >>> print(latex_text("wide_deep: 5 % ± 1, p < .05"))
+        wide\_deep: 5 \% $\pm$ 1, p $<$ .05
+    """
+    return "".join(_LATEX.get(character, character) for character in _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _markdown_row(texts: Sequence[str]) -> str:
+    return f"| {' | '.join(texts)} |"
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = markdown_text(cell.text)
+    return (f"**{text}**" if cell.bold else text) + (r"\*" if cell.star else "")
+
+
+def _latex_row(texts: Sequence[str]) -> str:
+    return " & ".join(texts) + r" \\"
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = latex_text(cell.text)
+    return (rf"\textbf{{{text}}}" if cell.bold else text) + ("$^{*}$" if cell.star else "")
+
 
 Form = Literal["markdown", "csv", "latex"]
 SUFFIXES: dict[Form, str] = {"markdown": ".md", "csv": ".csv", "latex": ".tex"}
 FAILED = "failed"
 
-_LABELS = {"auc": "AUC", "calibration_error": "calibration error", "mse": "MSE", "mae": "MAE"}
 _COSTS: dict[str, tuple[str, Callable[[float], str]]] = {
-    "n_parameters": ("parameters", count),
+    "n_parameters": ("parameters", compact),
     "train_seconds": ("training time", duration),
-    "rows_per_s": ("rows/s", amount),
-    "peak_mb": ("peak memory (MB)", amount),
+    "rows_per_s": ("rows/s", partial(amount, n_digits=2)),
+    "peak_mb": ("peak memory (MB)", partial(amount, n_digits=2)),
     "predict_seconds": ("prediction time", duration),
-    "predict_rows_per_s": ("prediction rows/s", amount),
+    "predict_rows_per_s": ("prediction rows/s", partial(amount, n_digits=2)),
 }
 
 
@@ -60,13 +174,13 @@ def render(table: ComparisonTable | DunnettTable, form: Form) -> str:
 
 
 def comparison_grid(table: ComparisonTable) -> Grid:
-    """One row a model, one column a metric or cost."""
+    """One row per model, one column per metric or cost."""
     columns = [_metric_column(table, metric) for metric in table.metrics]
     columns += [_cost_column(table, cost) for cost in table.costs]
     if not columns:
         columns = [[Cell(text=ABSENT) for _ in table.rows]]
     rows = [_row([Cell(text=row.name), *cells], row) for row, *cells in zip(table.rows, *columns, strict=True)]
-    labels = [*map(metric_label, table.metrics), *(_COSTS[cost][0] for cost in table.costs)]
+    labels = [*map(metric_title, table.metrics), *(_COSTS[cost][0] for cost in table.costs)]
     return Grid(
         caption=_caption(table),
         header=("model", *(labels or ["result"])),
@@ -75,9 +189,52 @@ def comparison_grid(table: ComparisonTable) -> Grid:
     )
 
 
-def metric_label(metric: str) -> str:
-    """Name of a metric as a heading."""
-    return _LABELS.get(metric, metric)
+def decimals(summaries: Sequence[Summary]) -> int:
+    """Decimals of a column: two digits of the median spread, four digits of the largest mean where there is none.
+
+    Example:
+        >>> decimals([Summary(mean=0.98, sd=0.0008, n=5), Summary(mean=0.97, sd=0.0009, n=5)])
+        5
+    """
+    largest = max((abs(summary.mean) for summary in summaries), default=0.0)
+    size = exponent(largest, _DIGITS_WITHOUT_SPREAD)
+    spreads = [summary.sd for summary in summaries if summary.sd > 0]
+    if not spreads:
+        return max(0, _DIGITS_WITHOUT_SPREAD - 1 - size)
+    wanted = _DIGITS_OF_SPREAD - 1 - exponent(statistics.median(spreads), _DIGITS_OF_SPREAD)
+    return max(0, min(wanted, _MOST_DIGITS - 1 - size))
+
+
+def with_spread(summary: Summary, text: Callable[[float], str], *, show_zero: bool = False) -> str:
+    """Mean ± standard deviation, the latter only where there are several runs and, unless asked for, it is not 0.
+
+    Example:
+        >>> with_spread(Summary(mean=72, sd=3.1, n=5), duration)
+        '1 min 12 s ± 3.1 s'
+    """
+    if summary.n < 2 or (summary.sd == 0 and not show_zero):
+        return text(summary.mean)
+    return f"{text(summary.mean)} ± {text(summary.sd)}"
+
+
+def scientific(value: float | None) -> str:
+    """Four digits and an exponent, as the paper prints its tests.
+
+    Example:
+        >>> scientific(-0.0026324), scientific(None)
+        ('-2.632E-03', '-')
+    """
+    return ABSENT if value is None else f"{value:.3E}"
+
+
+def p_value(p: float | None) -> str:
+    """A p value; what lies below the precision of any such test is not spelled out.
+
+    Example:
+        >>> p_value(0.0375), p_value(1e-40)
+        ('3.750E-02', '<1E-16')
+    """
+    return "<1E-16" if p is not None and p < _SMALLEST_P else scientific(p)
 
 
 def _row(cells: list[Cell], row: ModelRow) -> tuple[Cell, ...]:
@@ -117,7 +274,7 @@ def _caption(table: ComparisonTable) -> str:
 
 
 def dunnett_grid(table: DunnettTable) -> Grid:
-    """Estimate, standard error, t and p of every model, as the paper prints them."""
+    """Estimate, standard error, t and p of every model, as the paper prints them, and Welch's test next to them."""
     where = f", {table.dataset}" if table.dataset else ""
     sign = "<" if table.better == "higher" else ">"
     rows = tuple(
@@ -127,16 +284,30 @@ def dunnett_grid(table: DunnettTable) -> Grid:
                 f"{row.model} minus {table.control}",
                 *map(scientific, (row.estimate, row.standard_error, row.t)),
                 p_value(row.p),
+                *_welch_texts(row.welch),
             )
         )
         for row in table.rows
     )
     return Grid(
-        caption=f"Dunnett's test (one-sided), {metric_label(table.metric)}{where}.",
-        header=("comparison", "Estimate", "Std. Error", "t value", f"Pr({sign}t)"),
+        caption=f"Dunnett's test (one-sided), {metric_title(table.metric)}{where}.",
+        header=("comparison", "Estimate", "Std. Error", "t value", f"Pr({sign}t)", "Welch t", "Welch df", "Welch p"),
         rows=rows,
-        notes=(*_anova_note(table), *table.notes),
+        notes=(*_anova_note(table), *_welch_note(table), *table.notes),
     )
+
+
+def _welch_texts(test: Welch | None) -> tuple[str, ...]:
+    return (ABSENT,) * 3 if test is None else (scientific(test.t), f"{test.df:.1f}", p_value(test.p_holm))
+
+
+def _welch_note(table: DunnettTable) -> list[str]:
+    if all(row.welch is None for row in table.rows):
+        return []
+    return [
+        "Dunnett's test pools the spread of all models; Welch's test uses those of the two models alone, its p values "
+        "are adjusted by Holm's method."
+    ]
 
 
 def _anova_note(table: DunnettTable) -> list[str]:
@@ -148,7 +319,7 @@ def _anova_note(table: DunnettTable) -> list[str]:
 
 
 def comparison_csv(table: ComparisonTable) -> str:
-    """One line a model."""
+    """One line per model."""
     metrics = [f"{metric}_{what}" for metric in table.metrics for what in ("mean", "sd", "p")]
     costs = [f"{cost}_{what}" for cost in table.costs for what in ("mean", "sd")]
     lines = [
@@ -164,18 +335,20 @@ def comparison_csv(table: ComparisonTable) -> str:
 
 
 def dunnett_csv(table: DunnettTable) -> str:
-    """One line a model; the ANOVA stands in every line."""
+    """One line per model, with the ANOVA in every line."""
     names = ["dataset", "metric", "model", "control"]
     numbers = ["estimate", "standard_error", "t", "df", "p", "anova_f", "anova_p"]
+    welch = ["welch_t", "welch_df", "welch_p", "welch_p_holm"]
     lines = [
         [
             *(table.dataset, table.metric, row.model, table.control),
             *(row.estimate, row.standard_error, row.t, table.df, row.p),
             *(table.anova_f, table.anova_p),
+            *(dataclasses.astuple(row.welch) if row.welch else [None] * len(welch)),
         ]
         for row in table.rows
     ]
-    return _csv([*names, *numbers], lines)
+    return _csv([*names, *numbers, *welch], lines)
 
 
 def _numbers(summary: Summary | None) -> tuple[float | None, float | None]:

@@ -1,4 +1,4 @@
-"""Results: what one training run of a comparison gave, as a line of JSON and as rows of a tidy frame."""
+"""Results: what one run of an experiment gave, as a line of JSON and as rows of a tidy frame."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import Any
 
 import polars as pl
 
-from fielddep.coercion import coerce
+from fielddep.config.decode import decode
 from fielddep.errors import TableError, UserError
+from fielddep.observer import JobResult
 
 COSTS = ("n_parameters", "train_seconds", "rows_per_s", "peak_mb", "predict_seconds", "predict_rows_per_s")
 DEFAULT_SETTINGS = "default"
@@ -49,8 +50,8 @@ class RunResult:
         peak_mb: largest resident memory of the run.
         predict_seconds: wall time of predicting the test rows.
         predict_rows_per_s: rows predicted a second.
-        threads: CPU threads that it had; None where that is not known.
-        device: device of its tensors; None where that is not known.
+        threads: CPU threads that it had, where known.
+        device: device of its tensors, where known.
         commit: version of the source that ran.
         error: why the run failed; None for a finished one.
     """
@@ -70,6 +71,12 @@ class RunResult:
     device: str | None = None
     commit: str | None = None
     error: str | None = None
+
+    def job_result(self) -> JobResult:
+        """How the run ended, for observers."""
+        if self.error is not None:
+            return JobResult(state="failed", reason=self.error)
+        return JobResult(state="complete", metrics=self.metrics.get("test", {}), seconds=self.train_seconds)
 
     def to_json(self) -> str:
         """One line; a number that is not finite becomes null."""
@@ -93,12 +100,9 @@ class RunResult:
             raise UserError(f"expected a run as JSON, given {text[:40]!r} ({error}); run it again") from error
         if not isinstance(values, dict):
             raise UserError(f"expected a run as a JSON object, given {text[:40]!r}; run it again")
-        hints = get_type_hints(cls) | {"metrics": dict[str, dict[str, float | None]]}
-        unknown, missing = sorted(values.keys() - hints), sorted(set(_NAMES) - values.keys())
-        if unknown or missing:
-            raise UserError(f"a run needs {', '.join(_NAMES)}; {missing=}, {unknown=}; is it of another version?")
-        values = {name: coerce(value, hints[name], f"{name} of a run") for name, value in values.items()}
-        return cls(**values | {"metrics": _figures(values.get("metrics", {}))})
+        figures = decode(values.pop("metrics", {}), dict[str, dict[str, float | None]], "metrics of a run")
+        run: RunResult = decode(values, cls, "a run")
+        return dataclasses.replace(run, metrics=_figures(figures))
 
 
 def _plain(value: Any) -> Any:
@@ -116,7 +120,7 @@ def _figures(metrics: dict[str, dict[str, float | None]]) -> dict[str, dict[str,
 
 
 def to_frame(results: Iterable[RunResult]) -> pl.DataFrame:
-    """A tidy frame: one row a run, part of the rows and metric; a run without metrics keeps one row."""
+    """A tidy frame: one row per run, part of the rows and metric; a run without metrics keeps one row."""
     rows = [row for result in results for row in _rows(result)]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
@@ -141,7 +145,7 @@ def from_frame(frame: pl.DataFrame) -> list[RunResult]:
     """
     missing = [name for name in _NEEDED if name not in frame.columns]
     if missing:
-        raise TableError(f"results need the columns {', '.join(_NEEDED)}; {', '.join(missing)} absent; add them")
+        raise TableError(f"results need the columns {', '.join(_NEEDED)}; add {', '.join(missing)}")
     defaults = {"variant": DEFAULT_SETTINGS, "split": "test"}
     absent = [pl.lit(value).alias(name) for name, value in defaults.items() if name not in frame.columns]
     groups = _typed(frame).with_columns(absent).group_by(_KEYS, maintain_order=True)
@@ -154,7 +158,7 @@ def _typed(frame: pl.DataFrame) -> pl.DataFrame:
     try:
         typed = frame.select(known)
     except pl.exceptions.PolarsError as error:
-        raise TableError(f"a cell of the results is not what its column holds: {error}; mend the file") from error
+        raise TableError(f"a cell of the results does not fit its column: {error}; correct the file") from error
     empty = [name for name in _NAMES if typed[name].null_count()]
     if empty:
         raise TableError(f"every row of the results needs {', '.join(_NAMES)}; empty cells in {', '.join(empty)}")

@@ -5,9 +5,8 @@
     best.toml       the best settings so far, as `fielddep fit --config` takes them
     search.json     what was searched, with which budget, and how it ended
 
-Trial 0 has the defaults, then come the starts that the model declares, then what Optuna's TPE sampler proposes. A trial
-of a network is pruned when its lowest validation loss is above the median of the others at the same evaluation
-(MedianPruner). Test rows are not given to any trial.
+Trial 0 has the defaults, then come the starts that the model declares, then what Optuna's TPE sampler proposes. No
+trial sees a test row.
 """
 
 from __future__ import annotations
@@ -18,22 +17,28 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fielddep.config import Config
-from fielddep.data.store.store import Store
+from fielddep.config.settings import Config
 from fielddep.errors import UserError
-from fielddep.experiments.contender_training import search_rows
 from fielddep.experiments.contenders import Contender, changed_settings, settings_toml
-from fielddep.experiments.experiment_folder import SEARCH, working_in
-from fielddep.experiments.lookers import SearchLooker
-from fielddep.experiments.search_space import SearchSpace
-from fielddep.experiments.study import as_json, give_up_killed, open_study
-from fielddep.experiments.trial_loop import Budget, TrialLoop
-from fielddep.experiments.trial_records import COMPLETE, FAILED, PRUNED, TrialRecord, best_record, trials_csv
-from fielddep.files import write_json, write_text
+from fielddep.experiments.folder import SEARCH, working_in
+from fielddep.experiments.study import (
+    COMPLETE,
+    FAILED,
+    PRUNED,
+    TrialRecord,
+    as_json,
+    best_record,
+    drop_killed_trials,
+    open_study,
+    trials_csv,
+)
+from fielddep.experiments.trials import Budget, SearchSpace, TrialLoop
+from fielddep.observer import Observer
+from fielddep.store.store import Store
+from fielddep.tables.files import write_json, write_text
+from fielddep.training.prepare import search_rows
 
 TRIALS, BEST, SUMMARY = "trials.csv", "best.toml", "search.json"
-
-__all__ = ["BEST", "SUMMARY", "TRIALS", "Budget", "SearchLooker", "SearchResult", "is_searched", "search"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,64 +65,51 @@ def search(
     given: Mapping[str, Any] | None = None,
     seed: int = 0,
     n_rows: int | None = None,
-    looker: SearchLooker | None = None,
+    observer: Observer | None = None,
 ) -> SearchResult:
-    """Search good settings of a model, or go on with the search that is in the folder.
+    """Search good settings of a model, or resume the search in the folder.
 
     Args:
-        store: the rows; test rows are not looked at.
+        store: the rows; test rows are not used.
         contender: the model.
         folder: where the search is kept.
         budget: trials and minutes, those of earlier calls included.
-        given: dotted settings of model and training that stay as they are.
+        given: dotted settings of model and training that are not searched.
         seed: seed of the proposals and of every training.
-        n_rows: training rows at most, a random sample where there are more; validation rows are always all.
-        looker: told of trials.
+        n_rows: training rows at most, a random sample where there are more; all validation rows are used.
+        observer: notified of trials.
 
     Raises:
         UserError: the folder holds something else, another process works in it, or no trial was successful.
         MissingExtraError: Optuna, or the library of a tree model, is not installed.
     """
-    folder, looker = Path(folder), looker or SearchLooker()
+    folder = Path(folder)
     with working_in(folder, SEARCH):
-        return _search(store, contender, folder, budget, given, seed, n_rows, looker)
-
-
-def _search(
-    store: Store,
-    contender: Contender,
-    folder: Path,
-    budget: Budget,
-    given: Mapping[str, Any] | None,
-    seed: int,
-    n_rows: int | None,
-    looker: SearchLooker,
-) -> SearchResult:
-    space = SearchSpace.of(contender, {**(given or {}), "train.seed": seed})
-    request = search_request(store, contender, given, seed=seed, n_rows=n_rows)
-    data = search_rows(store, space.config, n_rows=n_rows, seed=seed)
-    study = open_study(folder, request)
-    give_up_killed(study)
-    records = TrialLoop(
-        study=study,
-        space=space,
-        data=data,
-        n_training_rows=store.n_rows_of["train"],
-        budget=budget,
-        seed=seed,
-        looker=looker,
-        keep=lambda records: _keep(folder, space, store, records),
-    ).run()
-    _keep(folder, space, store, records)
-    result = _result(folder, space, store, records)
-    write_json(folder / SUMMARY, {"request": request, **_summary(result, budget)})
+        space = SearchSpace.of(contender, {**(given or {}), "train.seed": seed})
+        request = search_request(store, contender, given, seed=seed, n_rows=n_rows)
+        data = search_rows(store, space.config, n_rows=n_rows, seed=seed)
+        study = open_study(folder, request)
+        drop_killed_trials(study)
+        records = TrialLoop(
+            study=study,
+            space=space,
+            data=data,
+            n_training_rows=store.n_rows_of["train"],
+            budget=budget,
+            seed=seed,
+            observer=observer or Observer(),
+            keep=lambda records: _keep(folder, space, store, records),
+        ).run()
+        _keep(folder, space, store, records)
+        result = _result(folder, space, store, records)
+        write_json(folder / SUMMARY, {"request": request, **_summary(result, budget)})
     return result
 
 
 def search_request(
     store: Store, contender: Contender, given: Mapping[str, Any] | None, *, seed: int, n_rows: int | None
 ) -> dict[str, Any]:
-    """What a search is about, but for its budget: searches of equal requests are one."""
+    """What a search is about, except its budget: searches with equal requests are the same."""
     settings = changed_settings(contender.config(given))
     return {"model": contender.name, "store": store.sha256, "settings": settings, "seed": seed, "rows": n_rows}
 
@@ -143,14 +135,14 @@ def _result(folder: Path, space: SearchSpace, store: Store, records: Sequence[Tr
     if best is None:
         reasons = "; ".join(dict.fromkeys(record.reason for record in records))
         raise UserError(
-            f"none of {len(records)} trials in {folder} was successful: {reasons}. Give a larger --trials or "
-            "--minutes, fewer --rows, or other settings"
+            f"none of {len(records)} trials in {folder} was successful: {reasons}. Raise --trials or --minutes, lower "
+            "--rows, or change the settings"
         )
     return SearchResult(config=_config(space, store, best), best=best, records=tuple(records))
 
 
 def _config(space: SearchSpace, store: Store, best: TrialRecord) -> Config:
-    """Settings of a trial, with those of data and split that its rows were made with."""
+    """Settings of a trial, with the data and split settings of its rows."""
     config = space.config.replace(best.settings)
     return Config(data=store.config.data, split=store.config.split, model=config.model, train=config.train)
 

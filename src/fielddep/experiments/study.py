@@ -1,37 +1,118 @@
-"""Study: Optuna's file of a search (extra `search`), which outlives any kill.
+"""Study: the file in which Optuna keeps the trials of a search (extra `search`); it survives any kill.
 
-What is tried next follows from the seed and from the trials that are over: a start of the model, or the proposal of a
-sampler that is seeded anew for every trial. So a trial that was lost is simply proposed again.
+What is tried next follows from the seed and from the trials that are over: a start that the model declares, or the
+proposal of a sampler that gets a new seed for every trial. So a trial that was lost is simply proposed again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fielddep.config import dotted_settings
+from fielddep.config.settings import dotted_settings
+from fielddep.config.trees import TREE_CONFIGS
 from fielddep.errors import MissingExtraError, UserError
-from fielddep.experiments.experiment_folder import SEARCH, check_folder
-from fielddep.experiments.tree_configs import TREE_CONFIGS
-from fielddep.experiments.trial_records import LOST, trial_records
+from fielddep.experiments.folder import SEARCH, check_folder
 
 if TYPE_CHECKING:
     import optuna
+
+SETTINGS, METRICS, SECONDS, REASON = "settings", "metrics", "seconds", "reason"
+"""Keys of the facts of a trial in Optuna's file."""
+LOST = "lost"
+"""Key of the trials that an interrupt or a kill ended, each with its place among all."""
+KILLED = "the process was killed in training, more than once; perhaps it ran out of memory"
+COMPLETE, PRUNED, FAILED = "complete", "pruned", "failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRecord:
+    """A trial that is over.
+
+    Attributes:
+        number: its place among the trials of the search; trial 0 has the defaults.
+        state: complete, pruned or failed.
+        loss: lowest validation loss; None for a failed trial.
+        metrics: all validation metrics.
+        seconds: wall time.
+        settings: dotted settings that it changed.
+        reason: why it was pruned, cut off or failed.
+    """
+
+    number: int
+    state: str
+    loss: float | None
+    seconds: float
+    settings: dict[str, Any]
+    metrics: dict[str, float] = field(default_factory=dict)
+    reason: str = ""
+
+
+def trial_records(study: optuna.Study) -> list[TrialRecord]:
+    """The trials that are over, except those that an interrupt or a kill ended, as they are run again."""
+    lost = {number for number, _ in study.user_attrs.get(LOST, [])}
+    ended = [
+        trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished() and trial.number not in lost
+    ]
+    return [_record(number, trial) for number, trial in enumerate(ended)]
+
+
+def _record(number: int, trial: optuna.trial.FrozenTrial) -> TrialRecord:
+    facts = trial.user_attrs
+    states = {"COMPLETE": COMPLETE, "PRUNED": PRUNED, "FAIL": FAILED}
+    return TrialRecord(
+        number=number,
+        state=states[trial.state.name],
+        loss=facts.get(METRICS, {}).get("loss"),
+        seconds=facts.get(SECONDS, 0.0),
+        settings=facts.get(SETTINGS, {}),
+        metrics=facts.get(METRICS, {}),
+        reason=facts.get(REASON, "" if SECONDS in facts else KILLED),
+    )
+
+
+def best_record(records: Sequence[TrialRecord]) -> TrialRecord | None:
+    """The complete trial of the lowest loss, the first of equals; None where no trial is complete."""
+    complete = [record for record in records if record.state == COMPLETE and record.loss is not None]
+    return min(complete, key=lambda record: record.loss or 0.0, default=None)
+
+
+def trials_csv(records: Sequence[TrialRecord]) -> str:
+    """One line per trial: how it ended, then its settings; an empty cell means the default."""
+    metrics = list(dict.fromkeys(name for record in records for name in record.metrics if name != "loss"))
+    settings = list(dict.fromkeys(path for record in records for path in record.settings))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["trial", "state", "loss", *metrics, "seconds", "reason", *settings])
+    for record in records:
+        figures = [record.metrics.get(name) for name in metrics]
+        values = [_cell(record.settings.get(path)) for path in settings]
+        facts = [record.number, record.state, record.loss]
+        writer.writerow([*facts, *figures, round(record.seconds, 1), record.reason, *values])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, (list, tuple, bool)) else value
+
 
 STUDY, REQUEST = "search", "request"
 RANDOM_TRIALS = 6
 """Trials that are over before the sampler learns from them."""
 UNPRUNED_TRIALS, UNPRUNED_LOSSES = 4, 6
-"""No trial is pruned before so many are over, and none before so many of its own evaluations at least."""
+"""No trial is pruned before so many trials are over, nor before it had so many evaluations."""
 MAX_KILLS = 2
-"""A trial during which the process was killed so often is not tried again."""
+"""After so many kills during a trial it is not tried again."""
 NOT_KILLED = -1
-"""In place of a trial's place: it was interrupted by the user, which says nothing against it."""
+"""Instead of the place of a trial that the user interrupted, which says nothing against it."""
 
 
 def import_optuna() -> Any:
@@ -66,17 +147,17 @@ def _pruner(study: optuna.Study) -> optuna.pruners.BasePruner:
 
 
 def check_request(folder: Path, request: Mapping[str, Any]) -> None:
-    """Refuse a folder that holds the search of another request; a folder without a search is left as it is.
+    """Refuse a folder that holds the search of another request.
 
     Raises:
-        UserError: says what was asked and what is asked now, or that the file of the search cannot be used.
+        UserError: names the option that differs, or says that the file of the search cannot be used.
     """
     if (folder / SEARCH.mark).is_file():
         open_study(folder, request)
 
 
 def open_study(folder: Path, request: Mapping[str, Any]) -> optuna.Study:
-    """The study of a folder, made if it is not there.
+    """The study of a folder, created if it does not exist.
 
     Raises:
         UserError: it is of another request, or the folder cannot be used.
@@ -95,7 +176,7 @@ def open_study(folder: Path, request: Mapping[str, Any]) -> optuna.Study:
         raise UserError(f"cannot write {folder}: {error.strerror or error}; choose another folder") from error
     except Exception as error:  # whatever a damaged file makes of SQLite and SQLAlchemy
         reason = str(error).splitlines()[0]
-        raise UserError(f"{path} cannot be used ({reason}); remove it to search anew") from error
+        raise UserError(f"{path} cannot be used ({reason}); remove it to start over") from error
     if REQUEST not in study.user_attrs:
         study.set_user_attr(REQUEST, as_json(request))
     _check_same(study.user_attrs[REQUEST], as_json(request), folder)
@@ -112,8 +193,8 @@ def _check_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path)
     for name in {**new, **old}:
         if old.get(name) != new.get(name):
             raise UserError(
-                f"{folder} holds a search of {before.get('model')} with {name} = {old.get(name, 'its default')!r}, now "
-                f"it is {new.get(name, 'its default')!r}; give the same options to go on, or choose another --out"
+                f"{folder} holds a search of {before.get('model')} with {name} = {old.get(name, 'its default')!r}, "
+                f"given {new.get(name, 'its default')!r}; repeat the options of that search, or choose another folder"
             )
 
 
@@ -126,17 +207,17 @@ def _dotted(request: Mapping[str, Any]) -> dict[str, Any]:
 def next_trial(
     study: optuna.Study, n_over: int, seed: int, start: tuple[Mapping[str, Any], dict[str, Any]] | None
 ) -> optuna.Trial:
-    """Begin a trial.
+    """Start a trial.
 
     Args:
         study: the search.
         n_over: trials that are over.
         seed: seed of the search.
-        start: parameters and facts of a trial that is not left to the sampler.
+        start: parameters and facts of a trial that the sampler does not choose.
     """
     library = import_optuna()
     waiting = study.get_trials(deepcopy=False, states=[library.trial.TrialState.WAITING])
-    if start is not None and not waiting:  # a kill may have left the same one waiting
+    if start is not None and not waiting:  # after a kill the same one may be waiting
         study.enqueue_trial(dict(start[0]), user_attrs=start[1])
     drawn = int(np.random.SeedSequence((seed, n_over)).generate_state(1)[0])
     study.sampler = library.samplers.TPESampler(
@@ -146,20 +227,20 @@ def next_trial(
     return study.ask()
 
 
-def give_up_killed(study: optuna.Study) -> None:
-    """End the trials that were under way when a process was killed: one is tried again, but not for ever."""
+def drop_killed_trials(study: optuna.Study) -> None:
+    """End the trials that were running when a process was killed; each is tried again, but not for ever."""
     states = import_optuna().trial.TrialState
     for trial in study.get_trials(deepcopy=False, states=[states.RUNNING]):
         place = len(trial_records(study))
         kills = 1 + sum(lost == place for _, lost in study.user_attrs.get(LOST, []))
         if kills < MAX_KILLS:
-            lose(study, trial.number, place)
+            mark_lost(study, trial.number, place)
         else:
             study.tell(trial.number, state=states.FAIL)
 
 
-def lose(study: optuna.Study, number: int, place: int) -> None:
-    """End a trial as if it had never been; the next one will be the same."""
+def mark_lost(study: optuna.Study, number: int, place: int) -> None:
+    """End a trial as if it had never been; the next one will be the same as it."""
     study.set_user_attr(LOST, [*study.user_attrs.get(LOST, []), [number, place]])
     with contextlib.suppress(RuntimeError):  # it may be over already
         study.tell(number, state=import_optuna().trial.TrialState.FAIL)

@@ -1,4 +1,7 @@
-"""The comparison of models over seeds, as numbers; `rendering` makes text of them."""
+"""The comparison of models over seeds, as numbers: runs of one data set by model, and tests between models.
+
+`rendering` makes text of it.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,83 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fielddep.config.metrics import METRICS
 from fielddep.errors import UserError
-from fielddep.experiments.model_rows import METRICS, ModelRow, metric_values, model_row, runs_by_name
 from fielddep.experiments.results import COSTS, RunResult
-from fielddep.experiments.significance import DunnettTable, dunnett_table
+from fielddep.experiments.significance import DunnettTable, Summary, dunnett_table
 
-__all__ = ["METRICS", "ComparisonTable", "ModelRow", "RunResult", "comparison_tables"]
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRow:
+    """A model over its seeds.
+
+    Attributes:
+        name: name of the model, with its settings where the model was run with several.
+        n_runs: number of runs, including failed ones.
+        metrics: figures of the finished runs by metric.
+        costs: parameters, times, speeds and memory of the finished runs.
+        failures: reason by seed.
+    """
+
+    name: str
+    n_runs: int
+    metrics: Mapping[str, Summary]
+    costs: Mapping[str, Summary]
+    failures: Mapping[int, str]
+
+    @property
+    def n_finished(self) -> int:
+        """Runs that did not fail."""
+        return self.n_runs - len(self.failures)
+
+
+def runs_by_name(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
+    """Runs by model, or by model and settings where a model was run with several.
+
+    Raises:
+        UserError: for no runs, several data sets, or a seed that a model has twice.
+    """
+    datasets = list(dict.fromkeys(result.dataset for result in results))
+    if len(datasets) != 1:
+        raise UserError(
+            f"expected runs of one data set, given {', '.join(datasets) or 'no runs'}; compare each data set on its own"
+        )
+    settings: dict[str, set[str]] = {}
+    for result in results:
+        settings.setdefault(result.model, set()).add(result.settings)
+    groups: dict[str, list[RunResult]] = {}
+    for result in results:
+        several = len(settings[result.model]) > 1
+        group = groups.setdefault(f"{result.model} ({result.settings})" if several else result.model, [])
+        if any(other.seed == result.seed for other in group):
+            raise UserError(
+                f"expected one run per seed, but {result.model} has seed {result.seed} twice; keep one of them"
+            )
+        group.append(result)
+    return groups
+
+
+def model_row(name: str, runs: Sequence[RunResult], part: str) -> ModelRow:
+    """Mean and spread of a model's finished runs."""
+    finished = [run for run in runs if run.error is None]
+    metrics = {metric: metric_values(runs, metric, part) for metric in METRICS}
+    costs = {cost: _finite([getattr(run, cost) for run in finished]) for cost in COSTS}
+    return ModelRow(
+        name=name,
+        n_runs=len(runs),
+        metrics={metric: Summary.of(values) for metric, values in metrics.items() if values},
+        costs={cost: Summary.of(values) for cost, values in costs.items() if values},
+        failures={run.seed: run.error for run in runs if run.error is not None},
+    )
+
+
+def metric_values(runs: Sequence[RunResult], metric: str, part: str) -> list[float]:
+    """A metric of every finished run that has it as a finite number."""
+    return _finite([run.metrics.get(part, {}).get(metric) for run in runs if run.error is None])
+
+
+def _finite(values: Iterable[float | None]) -> list[float]:
+    return [float(value) for value in values if value is not None and math.isfinite(value)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +98,7 @@ class ComparisonTable:
         part: rows that the metrics were taken on.
         control: the model that all others are tested against.
         level: a p value below it is significant.
-        rows: one a model in the order of the results, the control last.
+        rows: one per model in the order of the results, the control last.
         tests: Dunnett's tests by metric; a metric that the control lacks has none.
         notes: failures and what could not be tested.
     """
@@ -44,7 +118,7 @@ class ComparisonTable:
         """Compare the models of one data set.
 
         Args:
-            results: one a run. A failed run is counted and noted, and takes no part in any figure.
+            results: one per run. A failed run is counted and noted, but is part of no figure.
             control: name of the control; "mdl (tuned)" where it was run with several settings.
             part: "test" or "validation".
             level: level of significance.
@@ -79,7 +153,7 @@ class ComparisonTable:
     def best(self, metric: str) -> frozenset[str]:
         """Models with the best mean; several only where means are equal."""
         means = {row.name: row.metrics[metric].mean for row in self.rows if metric in row.metrics}
-        top = (max if METRICS[metric] == "higher" else min)(means.values(), default=None)
+        top = (max if METRICS[metric].higher_is_better else min)(means.values(), default=None)
         return frozenset(name for name, mean in means.items() if mean == top)
 
     def p(self, metric: str, model: str) -> float | None:
@@ -92,19 +166,6 @@ class ComparisonTable:
         return p is not None and p < self.level
 
 
-def comparison_tables(
-    results: Iterable[RunResult], *, control: str = "mdl", part: str = "test", level: float = 0.05
-) -> dict[str, ComparisonTable]:
-    """One comparison a data set, in the order of their first results."""
-    by_dataset: dict[str, list[RunResult]] = {}
-    for result in results:
-        by_dataset.setdefault(result.dataset, []).append(result)
-    return {
-        dataset: ComparisonTable.of(runs, control=control, part=part, level=level)
-        for dataset, runs in by_dataset.items()
-    }
-
-
 def _check_control(groups: Mapping[str, Sequence[RunResult]], control: str) -> None:
     settings = [name for name, runs in groups.items() if runs[0].model == control]
     if control not in groups and settings:
@@ -114,7 +175,7 @@ def _check_control(groups: Mapping[str, Sequence[RunResult]], control: str) -> N
 def _test(groups: Mapping[str, Sequence[RunResult]], metric: str, part: str, control: str) -> DunnettTable:
     values = {name: metric_values(runs, metric, part) for name, runs in groups.items()}
     present = {name: runs for name, runs in values.items() if runs}
-    table = dunnett_table(present, metric=metric, better=METRICS[metric], control=control)
+    table = dunnett_table(present, metric=metric, better=METRICS[metric].better, control=control)
     return dataclasses.replace(table, dataset=groups[control][0].dataset)
 
 
@@ -126,7 +187,7 @@ def _notes(table: ComparisonTable, groups: Mapping[str, Sequence[RunResult]]) ->
 
 
 def _untested_notes(table: ComparisonTable) -> list[str]:
-    """Why tests are absent; a reason that several metrics share is told once."""
+    """Why tests are absent, with one note for the metrics that share a reason."""
     metrics: dict[str, list[str]] = {}
     for metric in table.metrics:
         absent = f"no test: the control {table.control} has no finished run with it"
@@ -136,7 +197,7 @@ def _untested_notes(table: ComparisonTable) -> list[str]:
 
 
 def _failure_notes(row: ModelRow) -> list[str]:
-    """One note a reason, with the seeds that it stopped."""
+    """One note per reason, with the seeds that failed."""
     by_reason: dict[str, list[int]] = {}
     for seed, reason in row.failures.items():
         by_reason.setdefault(reason, []).append(seed)
@@ -148,7 +209,7 @@ def _failure_notes(row: ModelRow) -> list[str]:
 
 def _odd_notes(name: str, runs: Sequence[RunResult], part: str) -> list[str]:
     return [
-        f"{name}: {metric} of seed {run.seed} is not a number and is left out"
+        f"{name}: {metric} of seed {run.seed} is not a number and is skipped"
         for run in runs
         if run.error is None
         for metric, value in run.metrics.get(part, {}).items()

@@ -1,6 +1,6 @@
-"""Curves as numbers: how a training went, how well probabilities are calibrated, how scores of classes are spread.
+"""Predictions next to the truth: scored rows, and the curves of training, calibration and scores. Any model.
 
-Shape legend: R rows, N bins, C classes.
+Shape legend: R rows, C outputs or classes, N bins.
 """
 
 from __future__ import annotations
@@ -8,22 +8,87 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import torch
 
+from fielddep.artifacts.bundle import Bundle
+from fielddep.config.metrics import in_order
+from fielddep.encoding.rows import EncodedRows
+from fielddep.encoding.target import Target
 from fielddep.errors import SchemaError, UserError
-from fielddep.explain.field_table import Array
-from fielddep.explain.scores import ScoredRows
-from fielddep.training.history import Evaluation
+from fielddep.explain.rows import Floats, target_of
+from fielddep.nn.model import predictions
+from fielddep.training.checkpoint import Evaluation
 from fielddep.training.metrics import N_CALIBRATION_BINS
 from fielddep.training.ranking import bin_stops, tie_stops_of
 
-METRICS = ("logloss", "mse", "auc", "accuracy", "mae", "calibration_error")
-N_SCORE_BINS = 40
+MIN_CALIBRATION_BINS, MIN_ROWS_PER_BIN = 4, 25
+"""Few rows are put into fewer bins, as a bin of a handful of rows says nothing."""
+MIN_SCORE_BINS, MAX_SCORE_BINS = 10, 40
+"""Bins of few rows and of many."""
+MAX_BINS_TO_ONE = 4000
+"""Bins between 0 and 1, where only the first of them are shown."""
 Z_95 = 1.959963984540054
 """Quantile of the normal distribution for 95 % intervals."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScoredRows:
+    """Outputs of a model for rows, and their targets where they are known.
+
+    Attributes:
+        target: what is predicted.
+        logits_RC: outputs of the model.
+        target_R: targets as `Target.encode` gives them; None when unknown.
+        weight_R: sample weights; None means one each.
+    """
+
+    target: Target
+    logits_RC: torch.Tensor
+    target_R: npt.NDArray[Any] | None = None
+    weight_R: npt.NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.logits_RC)
+
+    def predictions(self) -> Floats:
+        """Probabilities of every class (R, classes), or values in the target's unit (R,) for regression."""
+        found: Floats = predictions(self.logits_RC.double(), self.target).numpy()
+        return found
+
+    def truth(self) -> Floats:
+        """Class index of every row, or its value in the target's unit.
+
+        Raises:
+            SchemaError: when the targets are not known.
+        """
+        if self.target_R is None:
+            raise SchemaError(f"these rows have no target. Add the column {self.target.name!r}")
+        values = self.target_R.astype(np.float64)
+        return values * self.target.scale + self.target.mean if self.target.task == "regression" else values
+
+    def weights(self) -> Floats:
+        """Sample weight of every row."""
+        return np.ones(len(self)) if self.weight_R is None else self.weight_R.astype(np.float64)
+
+
+def score_rows(bundle: Bundle, rows: EncodedRows) -> ScoredRows:
+    """Outputs of the model of a bundle for encoded rows."""
+    return ScoredRows(
+        target=target_of(bundle),
+        logits_RC=model_logits(bundle, rows),
+        target_R=rows.target_R,
+        weight_R=rows.weight_R,
+    )
+
+
+def model_logits(bundle: Bundle, rows: EncodedRows) -> torch.Tensor:
+    """Outputs (R, C) on the CPU, a bounded number of rows at a time."""
+    return bundle.model.eval().outputs(rows).cpu()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +103,22 @@ class LearningCurve:
 
     @property
     def best(self) -> Evaluation | None:
-        """The evaluation whose weights were kept."""
+        """The evaluation whose parameters were kept."""
         return next((e for e in reversed(self.evaluations) if e.best), None)
+
+    @property
+    def loss_range(self) -> tuple[float, float]:
+        """Room for all losses but the first of the training rows, which may be far above all that matters."""
+        losses = [e.validation["loss"] for e in self.evaluations]
+        losses += [e.train_loss for e in self.evaluations[1:] or self.evaluations]
+        low, high = min(losses), max(losses)
+        room = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
+        return low - room, high + room
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the validation metrics that are known, that of the loss first."""
-        return tuple(name for name in METRICS if any(name in e.validation for e in self.evaluations))
+        return tuple(in_order(dict.fromkeys(name for e in self.evaluations for name in e.validation)))
 
     def to_frame(self) -> pl.DataFrame:
         """One line an evaluation: step, epoch, seconds, lr, train_loss, validation_<metric> each, best."""
@@ -64,13 +138,13 @@ class LearningCurve:
 
 
 def learning_curve(history: Sequence[Evaluation]) -> LearningCurve:
-    """The curve of a training; `Run.history` and `Fitted.history` have the evaluations."""
+    """The curve of a training; `Run.history` and `Trained.history` have the evaluations."""
     return LearningCurve(evaluations=tuple(history))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CalibrationCurve:
-    """Mean prediction beside mean truth, in bins of about equally many rows by rising prediction.
+    """Mean prediction next to mean truth, in bins of about equally many rows by rising prediction.
 
     Binary: probability of the positive class, and its share. Multi-class: probability of the likeliest class, and how
     often it is right. Regression: predicted and true value.
@@ -85,15 +159,15 @@ class CalibrationCurve:
     """
 
     task: str
-    predicted_N: Array
-    observed_N: Array
-    low_N: Array
-    high_N: Array
-    weight_N: Array
+    predicted_N: Floats
+    observed_N: Floats
+    low_N: Floats
+    high_N: Floats
+    weight_N: Floats
 
     @property
     def gap(self) -> float:
-        """Mean distance of prediction and truth over bins: the expected calibration error."""
+        """Mean distance between prediction and truth over the bins; with 20 bins the expected calibration error."""
         return float(np.average(np.abs(self.predicted_N - self.observed_N), weights=self.weight_N))
 
     def to_frame(self) -> pl.DataFrame:
@@ -109,16 +183,30 @@ class CalibrationCurve:
         )
 
 
-def calibration_curve(scored: ScoredRows, *, n_bins: int = N_CALIBRATION_BINS) -> CalibrationCurve:
+def calibration_range(predicted: Floats, low: Floats, high: Floats, *, task: str) -> tuple[float, float]:
+    """Both axes of a calibration curve: room for its points and their intervals; shares are not below 0."""
+    start, stop = min(predicted.min(), low.min()), max(predicted.max(), high.max())
+    room = 0.03 * (stop - start or 1.0)
+    start -= room
+    return float(start if task == "regression" else max(0.0, start)), float(stop + room)
+
+
+def calibration_curve(scored: ScoredRows, *, n_bins: int | None = None) -> CalibrationCurve:
     """Calibration of scored rows in bins of about equally many; rows of equal prediction share a bin.
+
+    Args:
+        scored: rows with their targets.
+        n_bins: bins at most; by default as many as the number of rows allows.
 
     Raises:
         SchemaError: when the targets are not known, or no row has a weight above 0.
     """
+    if n_bins is None:
+        n_bins = int(np.clip(len(scored) // MIN_ROWS_PER_BIN, MIN_CALIBRATION_BINS, N_CALIBRATION_BINS))
     predicted_R, observed_R = _predicted(scored), _observed(scored)
     weights_R = scored.weights()
     if not weights_R.sum() > 0:
-        raise SchemaError("calibration needs rows with a weight above 0; given none")
+        raise SchemaError("calibration needs rows with a weight above 0, and all given weights are 0")
     order = np.argsort(predicted_R, kind="stable")
     stops = bin_stops(len(scored), n_bins, tie_stops_of(predicted_R[order]))
     bins = [rows for rows in np.split(order, stops[:-1]) if weights_R[rows].sum() > 0]
@@ -142,16 +230,16 @@ class ScoreDistribution:
 
     Attributes:
         classes: labels.
-        edges: edges of the bins from 0 to 1.
+        edges: edges of the bins, from 0.
         weight_CN: weight of the rows of each class in each bin; their number where rows are not weighted.
     """
 
     classes: tuple[object, ...]
-    edges: Array
-    weight_CN: Array
+    edges: Floats
+    weight_CN: Floats
 
     @property
-    def share_CN(self) -> Array:
+    def share_CN(self) -> Floats:
         """Share of each class's rows that lies in each bin; zeros for a class without rows."""
         totals_C1 = self.weight_CN.sum(axis=1, keepdims=True)
         return self.weight_CN / np.where(totals_C1 > 0, totals_C1, 1.0)
@@ -170,19 +258,26 @@ class ScoreDistribution:
         )
 
 
-def score_distribution(scored: ScoredRows, *, n_bins: int = N_SCORE_BINS) -> ScoreDistribution:
+def score_distribution(scored: ScoredRows, *, n_bins: int | None = None) -> ScoreDistribution:
     """Predicted probabilities by class.
+
+    Args:
+        scored: rows with their targets.
+        n_bins: bins from 0 to 1; by default as many as the number of rows allows, and with two classes only as far as
+            the probabilities of either reach, as those of a rare class are all small.
 
     Raises:
         UserError: for a regression, which has no classes.
         SchemaError: when the targets are not known.
     """
     if scored.target.task == "regression":
-        raise UserError(f"target {scored.target.name!r} is a number; only classes have a distribution of scores each")
+        raise UserError(f"scores are spread by class, and the target {scored.target.name!r} is a number")
     class_R = scored.truth().astype(np.int64)
     values_RC = scored.predictions()
-    score_R = values_RC[:, 1] if scored.target.task == "binary" else values_RC[np.arange(len(scored)), class_R]
-    edges = np.linspace(0.0, 1.0, n_bins + 1)
+    binary = scored.target.task == "binary"
+    score_R = values_RC[:, 1] if binary else values_RC[np.arange(len(scored)), class_R]
+    edges = _score_edges(score_R, class_R, binary=binary) if n_bins is None else np.linspace(0.0, 1.0, n_bins + 1)
+    score_R = np.minimum(score_R, edges[-1])
     weights_R = scored.weights()
     spread = [
         np.histogram(score_R[class_R == c], bins=edges, weights=weights_R[class_R == c])[0]
@@ -191,14 +286,28 @@ def score_distribution(scored: ScoredRows, *, n_bins: int = N_SCORE_BINS) -> Sco
     return ScoreDistribution(classes=scored.target.classes, edges=edges, weight_CN=np.stack(spread).astype(np.float64))
 
 
-def _predicted(scored: ScoredRows) -> Array:
+def n_score_bins(n_rows: int) -> int:
+    """Bins of a histogram of so many predictions."""
+    return int(np.clip(2 * n_rows ** (1 / 3), MIN_SCORE_BINS, MAX_SCORE_BINS))
+
+
+def _score_edges(score_R: Floats, class_R: npt.NDArray[np.int64], *, binary: bool) -> Floats:
+    highest = 1.0
+    if binary and len(score_R):
+        highest = max(float(np.quantile(score_R[class_R == c], 0.999)) for c in np.unique(class_R))
+    n_all = min(MAX_BINS_TO_ONE, int(np.ceil(n_score_bins(len(score_R)) / max(highest, 1e-6))))
+    n_shown = min(n_all, int(np.ceil(highest * n_all)) + 1)
+    return np.arange(n_shown + 1) / n_all
+
+
+def _predicted(scored: ScoredRows) -> Floats:
     values = scored.predictions()
     if scored.target.task == "binary":
         return values[:, 1]
     return values if scored.target.task == "regression" else values.max(axis=1)
 
 
-def _observed(scored: ScoredRows) -> Array:
+def _observed(scored: ScoredRows) -> Floats:
     truth = scored.truth()
     if scored.target.task != "multiclass":
         return truth
@@ -206,7 +315,7 @@ def _observed(scored: ScoredRows) -> Array:
     return right.astype(np.float64)
 
 
-def _wilson_interval(hits: Array, weights: Array) -> tuple[float, float]:
+def _wilson_interval(hits: Floats, weights: Floats) -> tuple[float, float]:
     """Interval of a share of weighted rows; it has a width even where all rows are alike."""
     share = float(np.average(hits, weights=weights))
     n_rows = float(weights.sum() ** 2 / (weights**2).sum())
@@ -216,7 +325,7 @@ def _wilson_interval(hits: Array, weights: Array) -> tuple[float, float]:
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
-def _normal_interval(values: Array, weights: Array) -> tuple[float, float]:
+def _normal_interval(values: Floats, weights: Floats) -> tuple[float, float]:
     mean = float(np.average(values, weights=weights))
     half = Z_95 * math.sqrt(float((weights**2 * (values - mean) ** 2).sum())) / float(weights.sum())
     return mean - half, mean + half

@@ -1,6 +1,6 @@
-"""Dependencies between fields, of the whole model and of single rows, as numbers.
+"""Dependencies between fields as numbers: of the whole model, of single rows, and over a table.
 
-Shape legend: R rows, S steps of refinement with the start (T + 1), F fields.
+Shape legend: R rows, B rows of a chunk, S steps of refinement with the start (T + 1), F fields.
 """
 
 from __future__ import annotations
@@ -10,31 +10,102 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import torch
 
-from fielddep.bundle import Bundle
-from fielddep.data.encoded import EncodedTable
+from fielddep.artifacts.bundle import Bundle
+from fielddep.encoding.rows import EncodedRows
 from fielddep.errors import UserError
-from fielddep.explain.field_table import Array, Dependency, FieldDependencies, Leanings
-from fielddep.explain.row_values import value_texts
+from fielddep.explain.rows import Floats, value_texts
 from fielddep.nn.mdl import MDL
-from fielddep.nn.refinement import Dependencies
 
-__all__ = [
-    "Dependency",
-    "Explanation",
-    "FieldDependencies",
-    "Leanings",
-    "dependency_model",
-    "explain_rows",
-    "global_dependencies",
-    "learns_dependencies",
-    "refined_blocks",
-]
-
-BLOCK_ROWS = 1024
+CHUNK_ROWS = 1024
 """Rows that are refined at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dependency:
+    """One entry: how much `source` says about `dependent`."""
+
+    source: str
+    dependent: str
+    weight: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrongestSources:
+    """For every field the one that says most about it, in the order of the fields."""
+
+    entries: tuple[Dependency, ...]
+
+    def to_frame(self) -> pl.DataFrame:
+        """One line a field: field, strongest_source, weight."""
+        lines = [(entry.dependent, entry.source, entry.weight) for entry in self.entries]
+        schema = {"field": pl.String, "strongest_source": pl.String, "weight": pl.Float64}
+        return pl.DataFrame(lines, schema=schema, orient="row")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldDependencies:
+    """A named m x m table; column j expresses field j by the others.
+
+    Attributes:
+        fields: names of rows and columns.
+        matrix_FF: coefficients; the diagonal has no meaning.
+    """
+
+    fields: tuple[str, ...]
+    matrix_FF: Floats
+
+    def strongest(self, n: int = 10) -> list[Dependency]:
+        """The largest entries by absolute value, off the diagonal."""
+        size_FF = np.abs(self.matrix_FF)
+        np.fill_diagonal(size_FF, -1.0)
+        order = np.argsort(-size_FF, axis=None, kind="stable")[: min(n, size_FF.size - len(self.fields))]
+        return [self._entry(*divmod(int(flat), len(self.fields))) for flat in order]
+
+    def strongest_fields(self, n: int) -> list[int]:
+        """Positions of up to n fields that have the strongest entries, in their order."""
+        size_FF = np.abs(self.normalized())
+        by_strength = np.argsort(-np.maximum(size_FF.max(axis=0), size_FF.max(axis=1)), kind="stable")
+        return sorted(by_strength[:n].tolist())
+
+    def strongest_sources(self) -> StrongestSources:
+        """For every field the largest entry of its column."""
+        sources = strongest_sources(self.matrix_FF[np.newaxis])[0]
+        return StrongestSources(entries=tuple(self._entry(int(source), field) for field, source in enumerate(sources)))
+
+    def part(self, positions: list[int]) -> FieldDependencies:
+        """The table of some fields only."""
+        names = tuple(self.fields[f] for f in positions)
+        return FieldDependencies(fields=names, matrix_FF=self.matrix_FF[np.ix_(positions, positions)])
+
+    def normalized(self) -> Floats:
+        """Entries divided by the largest off the diagonal, so that all are between -1 and 1; the diagonal is zero."""
+        matrix_FF = self.matrix_FF.copy()
+        np.fill_diagonal(matrix_FF, 0.0)
+        scaled: Floats = matrix_FF / max(float(np.abs(matrix_FF).max()), 1e-300)
+        return scaled
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row a source, one column a dependent field; the first column is `(source)` if a field is `source`."""
+        first = "(source)" if "source" in self.fields else "source"
+        columns = {name: self.matrix_FF[:, j] for j, name in enumerate(self.fields)}
+        return pl.DataFrame({first: list(self.fields)}).hstack(pl.DataFrame(columns))
+
+    def _entry(self, source: int, dependent: int) -> Dependency:
+        weight = float(self.matrix_FF[source, dependent])
+        return Dependency(source=self.fields[source], dependent=self.fields[dependent], weight=weight)
+
+
+def strongest_sources(w_RFF: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.int64]:
+    """For every row and field the position of the field that says most about it (R, F); of equal ones the first."""
+    size_RFF = np.abs(w_RFF)
+    n_fields = size_RFF.shape[1]
+    size_RFF[:, np.arange(n_fields), np.arange(n_fields)] = -1.0
+    sources: npt.NDArray[np.int64] = size_RFF.argmax(axis=1)
+    return sources
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +123,9 @@ class Explanation:
 
     fields: tuple[str, ...]
     values: pl.DataFrame
-    w_RSFF: Array
-    mu_RSF: Array
-    loss_RSF: Array
+    w_RSFF: Floats
+    mu_RSF: Floats
+    loss_RSF: Floats
     sparsity: float
 
     def __len__(self) -> int:
@@ -66,12 +137,12 @@ class Explanation:
         return FieldDependencies(fields=self.fields, matrix_FF=self.w_RSFF[row, -1] * weight_F)
 
     def at_step(self, step: int, row: int = 0) -> FieldDependencies:
-        """W(t) of a row, not yet weighted by mu; step -1 is the last."""
+        """W(t) of a row, not weighted by mu; step -1 is the last."""
         return FieldDependencies(fields=self.fields, matrix_FF=self.w_RSFF[row, step])
 
-    def leanings(self, row: int = 0) -> Leanings:
-        """For every field of a row the one that it leans on most after the last step."""
-        return self.at_step(-1, row).leanings()
+    def strongest_sources(self, row: int = 0) -> StrongestSources:
+        """For every field of a row the one that says most about it after the last step."""
+        return self.at_step(-1, row).strongest_sources()
 
     def to_frame(self) -> pl.DataFrame:
         """One line a row, step and ordered pair of fields: row, step, source, dependent, w, mu, loss.
@@ -80,13 +151,13 @@ class Explanation:
         """
         n_rows, n_steps, n_fields = self.mu_RSF.shape
         row, step, source, dependent = (index.ravel() for index in np.indices((n_rows, n_steps, n_fields, n_fields)))
-        names = np.array(self.fields, dtype=object)
+        names = pl.Series(self.fields, dtype=pl.String)
         frame = pl.DataFrame(
             {
                 "row": row,
                 "step": step,
-                "source": pl.Series(names[source].tolist(), dtype=pl.String),
-                "dependent": pl.Series(names[dependent].tolist(), dtype=pl.String),
+                "source": names.gather(source),
+                "dependent": names.gather(dependent),
                 "w": self.w_RSFF.ravel(),
                 "mu": self.mu_RSF[row, step, dependent],
                 "loss": self.loss_RSF[row, step, dependent],
@@ -95,7 +166,7 @@ class Explanation:
         return frame.filter(pl.col("source") != pl.col("dependent"))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values of everything."""
+        """Everything as plain values."""
         return {
             "fields": list(self.fields),
             "values": self.values.to_dicts(),
@@ -112,45 +183,43 @@ def global_dependencies(bundle: Bundle) -> FieldDependencies:
     Raises:
         UserError: when the model learned no dependencies; so do all functions that refine rows.
     """
-    model = dependency_model(bundle)
-    matrix_FF = model.refinement.w0_FF.detach().cpu().double().numpy()
+    matrix_FF = dependency_model(bundle).refinement.w0_FF.detach().cpu().double().numpy()
     return FieldDependencies(fields=bundle.encoder.schema.field_names, matrix_FF=matrix_FF)
 
 
 @torch.no_grad()
-def explain_rows(bundle: Bundle, rows: EncodedTable, *, values: pl.DataFrame | None = None) -> Explanation:
+def explain_rows(bundle: Bundle, rows: EncodedRows, *, values: pl.DataFrame | None = None) -> Explanation:
     """Refine the given rows and keep every step.
 
-    Meant for chosen rows: a row of m fields takes (T + 1) m (m + 2) numbers. `refined_blocks` gives the last step of
+    Meant for chosen rows: a row of m fields takes (T + 1) m (m + 2) numbers. `refined_chunks` gives the last step of
     any number of rows.
 
     Args:
         bundle: a model with dependencies.
         rows: encoded rows.
-        values: what the rows hold, see `row_values.cell_texts`; by default as far as their ids tell.
+        values: what the rows hold, see `rows.cell_texts`; by default what their ids show.
     """
     model = dependency_model(bundle)
     sparsity = model.config.sparsity
-    blocks = [list(model.refinement.path(e_BFD)) for e_BFD in _embedded(model, rows)]
+    paths = [list(model.refinement.path(e_BFD)) for e_BFD in _embedded(model, rows)]
     return Explanation(
         fields=bundle.encoder.schema.field_names,
         values=value_texts(bundle.encoder, rows) if values is None else values,
-        w_RSFF=_stack([[state.w_BFF for state in path] for path in blocks]),
-        mu_RSF=_stack([[state.mu_BF for state in path] for path in blocks]),
-        loss_RSF=_stack([[state.loss_BF(sparsity) for state in path] for path in blocks]),
+        w_RSFF=_stack([[state.w_BFF for state in path] for path in paths]),
+        mu_RSF=_stack([[state.mu_BF for state in path] for path in paths]),
+        loss_RSF=_stack([[state.loss_BF(sparsity) for state in path] for path in paths]),
         sparsity=sparsity,
     )
 
 
 @torch.no_grad()
-def refined_blocks(bundle: Bundle, rows: EncodedTable) -> Iterator[Dependencies]:
-    """W(T), mu(T) and squared residuals of the rows, some at a time, on the CPU."""
+def refined_chunks(bundle: Bundle, rows: EncodedRows) -> Iterator[tuple[Floats, Floats]]:
+    """W(T) and mu(T)/lambda * W(T) of the rows, each (B, F, F), chunk by chunk."""
     model = dependency_model(bundle)
     for e_BFD in _embedded(model, rows):
         last = model.refinement(e_BFD)
-        yield Dependencies(
-            w_BFF=last.w_BFF.cpu(), mu_BF=last.mu_BF.cpu(), squared_residuals_BF=last.squared_residuals_BF.cpu()
-        )
+        w_BFF, mu_BF = last.w_BFF.cpu().double().numpy(), last.mu_BF.cpu().double().numpy()
+        yield w_BFF, w_BFF * (mu_BF / model.config.sparsity)[:, np.newaxis, :]
 
 
 def dependency_model(bundle: Bundle) -> MDL:
@@ -162,30 +231,94 @@ def dependency_model(bundle: Bundle) -> MDL:
     model = bundle.model
     if not isinstance(model, MDL):
         raise UserError(
-            f"only the model mdl learns field dependencies; given a model {bundle.config.model.name}. Train with "
-            "model.name = 'mdl' to explain it"
+            f"only the model mdl learns field dependencies, and this one is {bundle.config.model.name}. Train with "
+            "model.name = 'mdl' to explain them"
         )
     if model.config.dependencies == "none":
         raise UserError(
-            "this model learned no field dependencies (model.dependencies = 'none'); train with "
-            "model.dependencies = 'refined' to explain it"
+            "this model learned no field dependencies (model.dependencies = 'none'). Train with "
+            "model.dependencies = 'refined' to explain them"
         )
     return model.eval()
 
 
 def learns_dependencies(bundle: Bundle) -> bool:
-    """Whether `dependency_model` has a model to give."""
+    """Whether the model learned dependencies between fields."""
     return isinstance(bundle.model, MDL) and bundle.model.config.dependencies != "none"
 
 
-def _embedded(model: MDL, rows: EncodedTable) -> Iterator[torch.Tensor]:
-    """Embedded fields (B, F, D) of the rows, block by block; of no rows one empty block."""
+def _embedded(model: MDL, rows: EncodedRows) -> Iterator[torch.Tensor]:
+    """Embedded fields (B, F, D) of the rows, chunk by chunk; of no rows one empty chunk."""
     device = next(model.parameters()).device
-    for start in range(0, max(len(rows), 1), BLOCK_ROWS):
-        batch = rows.batch(slice(start, start + BLOCK_ROWS)).to(device)
-        yield model.fields_of(model.embed(batch.ids_BF, batch.numbers_BN))
+    for start in range(0, max(len(rows), 1), CHUNK_ROWS):
+        yield model.fields_of(model.embed(rows.batch(slice(start, start + CHUNK_ROWS)).to(device).inputs))
 
 
-def _stack(blocks: list[list[torch.Tensor]]) -> Array:
-    stacked: Array = torch.cat([torch.stack(path, dim=1).cpu() for path in blocks]).double().numpy()
+def _stack(paths: list[list[torch.Tensor]]) -> Floats:
+    stacked: Floats = torch.cat([torch.stack(path, dim=1).cpu() for path in paths]).double().numpy()
     return stacked
+
+
+def weight_range(share_SF: Floats) -> tuple[float, float]:
+    """Axis of the weights mu/lambda over the steps (S, F): wide enough that tiny differences stay small."""
+    even = 1 / share_SF.shape[1]
+    low, high = min(even, float(share_SF.min())), max(even, float(share_SF.max()))
+    room = 0.04 * (high - low) + 0.04 * even
+    return low - room, high + room
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDependencies:
+    """Refined dependencies over many rows.
+
+    Attributes:
+        fields: field names.
+        n_rows: rows that were refined.
+        counts_FF: rows in which field i is the strongest source of field j, by W(T).
+        mean_FF: mean of mu(T)/lambda * W(T).
+        size_FF: mean of its absolute value, in which opposite rows do not cancel out.
+    """
+
+    fields: tuple[str, ...]
+    n_rows: int
+    counts_FF: npt.NDArray[np.int64]
+    mean_FF: Floats
+    size_FF: Floats
+
+    def to_frame(self) -> pl.DataFrame:
+        """One line an ordered pair: field, source, n_rows, share, mean, size; the most frequent source first."""
+        source, field = (index.ravel() for index in np.indices(self.counts_FF.shape))
+        names, counts = pl.Series(self.fields, dtype=pl.String), self.counts_FF.ravel()
+        frame = pl.DataFrame(
+            {
+                "position": field,
+                "field": names.gather(field),
+                "source": names.gather(source),
+                "n_rows": counts,
+                "share": counts / max(self.n_rows, 1),
+                "mean": self.mean_FF.ravel(),
+                "size": self.size_FF.ravel(),
+            }
+        ).filter(pl.Series(source != field))
+        order = frame.sort("position", "n_rows", "size", descending=[False, True, True], maintain_order=True)
+        return order.drop("position")
+
+
+def table_dependencies(bundle: Bundle, rows: EncodedRows) -> TableDependencies:
+    """Refine all rows and keep sums only: memory does not depend on their number.
+
+    Raises:
+        UserError: when the model learned no dependencies.
+    """
+    fields = bundle.encoder.schema.field_names
+    n_fields = len(fields)
+    counts_FF = np.zeros((n_fields, n_fields), dtype=np.int64)
+    mean_FF, size_FF = np.zeros((n_fields, n_fields)), np.zeros((n_fields, n_fields))
+    for w_BFF, refined_BFF in refined_chunks(bundle, rows):
+        np.add.at(counts_FF, (strongest_sources(w_BFF), np.arange(n_fields)), 1)
+        mean_FF += refined_BFF.sum(axis=0)
+        size_FF += np.abs(refined_BFF).sum(axis=0)
+    n_rows = max(len(rows), 1)
+    return TableDependencies(
+        fields=fields, n_rows=len(rows), counts_FF=counts_FF, mean_FF=mean_FF / n_rows, size_FF=size_FF / n_rows
+    )

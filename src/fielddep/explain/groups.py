@@ -1,6 +1,6 @@
-"""Groups of rows whose refined dependencies look alike, and what the rows of a group have in common.
+"""Groups of rows whose refined dependencies look alike, and the values that set each group apart.
 
-Shape legend: R rows, B rows of a block, F fields, P ordered pairs of fields, G groups.
+Shape legend: R rows, B rows of a chunk, F fields, P ordered pairs of fields, G groups, V different values.
 """
 
 from __future__ import annotations
@@ -12,24 +12,54 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import torch
 
-from fielddep.bundle import Bundle
-from fielddep.data.encoded import EncodedTable
+from fielddep.artifacts.bundle import Bundle
+from fielddep.encoding.field import FieldEncoder
+from fielddep.encoding.numbers import QuantileBins, ScaledNumbers, number_counts
+from fielddep.encoding.rows import EncodedRows
 from fielddep.errors import ConfigError, TableError
-from fielddep.explain.dependencies import dependency_model, refined_blocks
-from fielddep.explain.field_table import FieldDependencies
-from fielddep.explain.group_values import ValueShare, over_represented
-from fielddep.explain.scores import ScoredRows, score_rows
+from fielddep.explain.curves import ScoredRows, score_rows
+from fielddep.explain.dependencies import FieldDependencies, refined_chunks
+from fielddep.explain.rows import Floats
 
 N_GROUPS = 4
 MAX_FITTED = 10_000
-"""Rows at most from which k-means learns its centres; all rows are then put to the nearest."""
+"""Rows at most from which k-means learns its centres; every row then joins the nearest."""
 N_STARTS = 5
 N_STRONGEST = 5
+N_VALUES = 5
+MIN_ROWS = 5
+"""Rows of a group that must hold a value; fewer may be alike by chance."""
+MAX_CHANCE = 0.05
+"""Probability that random groups of the same sizes show any value at all."""
+N_NUMBER_BINS = 4
 
-Patterns = npt.NDArray[np.float32]
 Members = npt.NDArray[np.int64]
+Patterns = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueShare:
+    """A value that a group has more often than all rows together.
+
+    Attributes:
+        field: the field.
+        value: the value, as text; an interval for numbers.
+        n_rows: rows of the group that hold it.
+        share: share of the group's rows that hold it.
+        share_of_all: share of all rows that hold it.
+    """
+
+    field: str
+    value: str
+    n_rows: int
+    share: float
+    share_of_all: float
+
+    @property
+    def lift(self) -> float:
+        """How many times more often than in all rows."""
+        return self.share / self.share_of_all
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,7 +73,7 @@ class RowGroup:
         contrast: the same minus the mean over all rows: what sets the group apart.
         values: values that are most over-represented in the group, the clearest first.
         prediction: mean prediction: probability of the positive class of two, of every class of more, or value.
-        target: the same of the true targets, shares of classes; None where they are not known.
+        target: mean of the true targets in the same form; None where they are not known.
     """
 
     n_rows: int
@@ -100,16 +130,16 @@ class RowGroups:
 
 
 def group_rows(
-    bundle: Bundle, rows: EncodedTable, *, n_groups: int = N_GROUPS, seed: int = 0, max_fitted: int = MAX_FITTED
+    bundle: Bundle, rows: EncodedRows, *, n_groups: int = N_GROUPS, seed: int = 0, max_fitted: int = MAX_FITTED
 ) -> RowGroups:
     """Put rows with similar patterns of refined dependencies together, by k-means on mu(T)/lambda * W(T).
 
     Args:
         bundle: a model with dependencies.
-        rows: encoded rows; with targets the groups tell their mean too. Weights are not looked at.
+        rows: encoded rows, with or without targets; weights are ignored.
         n_groups: groups at most; fewer where fewer rows differ.
         seed: the same seed gives the same groups.
-        max_fitted: rows at most, drawn by chance, from which the centres are learned.
+        max_fitted: rows at most, drawn at random, from which the centres are learned.
 
     Raises:
         UserError: when the model learned no dependencies.
@@ -118,7 +148,7 @@ def group_rows(
     if n_groups < 1:
         raise ConfigError(f"n_groups must be at least 1; given {n_groups}")
     if not len(rows):
-        raise TableError("groups of rows need some rows; given none")
+        raise TableError("there are no rows to group. Give a table with rows")
     group_R, mean_GFF = _members(bundle, rows, n_groups, seed, max_fitted)
     sizes_G = np.bincount(group_R)
     mean_FF = np.average(mean_GFF, axis=0, weights=sizes_G)
@@ -140,13 +170,11 @@ def group_rows(
     return RowGroups(groups=groups, group_R=group_R)
 
 
-def _members(
-    bundle: Bundle, rows: EncodedTable, n_groups: int, seed: int, max_fitted: int
-) -> tuple[Members, npt.NDArray[np.float64]]:
+def _members(bundle: Bundle, rows: EncodedRows, n_groups: int, seed: int, max_fitted: int) -> tuple[Members, Floats]:
     """Group of every row, the largest group being 0, and mean patterns (G, F, F)."""
     rng = np.random.default_rng(seed)
     fitted = np.sort(rng.choice(len(rows), min(max_fitted, len(rows)), replace=False))
-    learned = np.concatenate(list(_patterns(bundle, rows.take(torch.from_numpy(fitted)))))
+    learned = np.concatenate(list(_patterns(bundle, rows.take(fitted))))
     centres = _centres(learned.reshape(len(learned), -1), n_groups, seed)
     found = []
     sums_GFF = np.zeros((len(centres), *learned.shape[1:]))
@@ -163,28 +191,24 @@ def _members(
     return renumbered[group_R], sums_GFF[order] / sizes_G[order][:, np.newaxis, np.newaxis]
 
 
-def _patterns(bundle: Bundle, rows: EncodedTable) -> Iterator[Patterns]:
-    """mu(T)/lambda * W(T) of the rows (B, F, F), block by block; the diagonal, which says nothing more, is zero."""
-    sparsity = dependency_model(bundle).config.sparsity
-    for block in refined_blocks(bundle, rows):
-        pattern_BFF: Patterns = (block.w_BFF * (block.mu_BF / sparsity).unsqueeze(1)).numpy()
-        n_fields = pattern_BFF.shape[1]
-        pattern_BFF[:, np.arange(n_fields), np.arange(n_fields)] = 0.0
-        yield pattern_BFF
+def _patterns(bundle: Bundle, rows: EncodedRows) -> Iterator[Patterns]:
+    """mu(T)/lambda * W(T) of the rows (B, F, F), chunk by chunk, with zeros on the diagonal."""
+    for _, pattern_BFF in refined_chunks(bundle, rows):
+        yield (pattern_BFF * (1.0 - np.eye(pattern_BFF.shape[1]))).astype(np.float32)
 
 
-def _centres(patterns_RP: Patterns, n_groups: int, seed: int) -> npt.NDArray[np.float64]:
+def _centres(patterns_RP: Patterns, n_groups: int, seed: int) -> Floats:
     # Imported here, as it takes longer than everything else in this file and few callers want groups.
     from sklearn.cluster import KMeans
 
     n_different = len({pattern_P.tobytes() for pattern_P in patterns_RP})
     model: Any = KMeans(min(n_groups, n_different), n_init=N_STARTS, random_state=seed)
-    centres: npt.NDArray[np.float64] = model.fit(patterns_RP).cluster_centers_.astype(np.float64)
+    centres: Floats = model.fit(patterns_RP).cluster_centers_.astype(np.float64)
     return centres
 
 
-def _nearest(patterns_BP: Patterns, centres_GP: npt.NDArray[np.float64]) -> Members:
-    """Nearest centre of every row; the squared length of a row is the same for all centres and left out."""
+def _nearest(patterns_BP: Patterns, centres_GP: Floats) -> Members:
+    """Nearest centre of every row; the squared length of a row is the same for all centres and not needed."""
     distances_BG = (centres_GP**2).sum(axis=1) - 2 * patterns_BP.astype(np.float64) @ centres_GP.T
     nearest: Members = distances_BG.argmin(axis=1)
     return nearest
@@ -204,10 +228,86 @@ def _mean_target(scored: ScoredRows, chosen_R: npt.NDArray[np.bool_]) -> dict[st
     return _by_class(scored, np.bincount(truth.astype(np.int64), minlength=len(scored.target.classes)) / len(truth))
 
 
-def _by_class(scored: ScoredRows, shares: npt.NDArray[np.float64]) -> dict[str, float]:
+def _by_class(scored: ScoredRows, shares: Floats) -> dict[str, float]:
     named = {f"probability_{label}": float(share) for label, share in zip(scored.target.classes, shares, strict=True)}
     return dict(list(named.items())[1:]) if scored.target.task == "binary" else named
 
 
 def _entry(table: FieldDependencies, source: str, dependent: str) -> float:
     return float(table.matrix_FF[table.fields.index(source), table.fields.index(dependent)])
+
+
+def over_represented(
+    bundle: Bundle, rows: EncodedRows, group_R: Members, *, n: int = N_VALUES
+) -> list[tuple[ValueShare, ...]]:
+    """For every group the values that are most clearly more frequent in it than by chance, over all fields.
+
+    A value is shown where a random draw of as many rows would so rarely hold it as often that random groups would show
+    any value at all with a probability of `MAX_CHANCE`. Values come in order of how many standard deviations they are
+    above such a draw.
+    """
+    n_groups = int(group_R.max()) + 1
+    counted = [_counts(coder, rows, position, group_R) for position, coder in enumerate(bundle.encoder.coders)]
+    n_tried = n_groups * sum(int((counts_GV.sum(axis=0) >= MIN_ROWS).sum()) for _, counts_GV in counted)
+    found: list[list[tuple[float, ValueShare]]] = [[] for _ in range(n_groups)]
+    for coder, (labels, counts_GV) in zip(bundle.encoder.coders, counted, strict=True):
+        scores_GV = _standard_scores(counts_GV)
+        for group, value in np.argwhere(_chances(counts_GV) < MAX_CHANCE / max(n_tried, 1)).tolist():
+            entry = _share(coder.field.name, labels, counts_GV, group, value)
+            found[group].append((float(scores_GV[group, value]), entry))
+    return [tuple(share for _, share in sorted(entries, key=lambda e: -e[0])[:n]) for entries in found]
+
+
+def _counts(
+    coder: FieldEncoder, rows: EncodedRows, position: int, group_R: Members
+) -> tuple[pl.Series, npt.NDArray[np.int64]]:
+    """Labels of the different values of a field, and the rows of every group that hold each."""
+    labels, value_R = _values(coder, rows, position)
+    counts_GV = np.zeros((int(group_R.max()) + 1, len(labels)), dtype=np.int64)
+    np.add.at(counts_GV, (group_R, value_R), 1)
+    return labels, counts_GV
+
+
+def _values(coder: FieldEncoder, rows: EncodedRows, position: int) -> tuple[pl.Series, npt.NDArray[np.int64]]:
+    """Labels of the different values of a field, and which of them every row holds."""
+    ids_R = rows.ids_RF[:, position]
+    labels = coder.labels()
+    if isinstance(coder.coding, ScaledNumbers):
+        numbers = coder.decode(ids_R, rows.numbers_RN[:, rows.layout.numerical.index(position)])
+        bins = QuantileBins.from_counts(*number_counts(numbers), N_NUMBER_BINS)
+        ids_R, labels = bins.encode(numbers), bins.labels()
+    different, value_R = np.unique(ids_R, return_inverse=True)
+    return labels.gather(different), value_R
+
+
+def _chances(counts_GV: npt.NDArray[np.int64]) -> Floats:
+    """Probability that a random draw holds a value as often as a group; 1 for few rows, or no more than expected."""
+    # Imported here, as it takes longer than everything else in this file and few callers want groups.
+    from scipy.stats import hypergeom
+
+    size_G, count_V, total = counts_GV.sum(axis=1), counts_GV.sum(axis=0), int(counts_GV.sum())
+    group, value = np.nonzero((counts_GV >= MIN_ROWS) & (counts_GV * total > np.outer(size_G, count_V)))
+    chances: Floats = np.ones(counts_GV.shape)
+    chances[group, value] = hypergeom.sf(counts_GV[group, value] - 1, total, count_V[value], size_G[group])
+    return chances
+
+
+def _standard_scores(counts_GV: npt.NDArray[np.int64]) -> Floats:
+    """Counts in standard deviations of those of a random draw without replacement (hypergeometric)."""
+    total = int(counts_GV.sum())
+    size_G1 = counts_GV.sum(axis=1, keepdims=True).astype(np.float64)
+    share_V = counts_GV.sum(axis=0) / total
+    variance_GV = size_G1 * share_V * (1 - share_V) * (total - size_G1) / max(total - 1, 1)
+    excess_GV = counts_GV - size_G1 * share_V
+    scores: Floats = np.divide(excess_GV, np.sqrt(variance_GV), out=np.zeros_like(excess_GV), where=variance_GV > 0)
+    return scores
+
+
+def _share(field: str, labels: pl.Series, counts_GV: npt.NDArray[np.int64], group: int, value: int) -> ValueShare:
+    return ValueShare(
+        field=field,
+        value=labels[value],
+        n_rows=int(counts_GV[group, value]),
+        share=float(counts_GV[group, value] / counts_GV[group].sum()),
+        share_of_all=float(counts_GV[:, value].sum() / counts_GV.sum()),
+    )

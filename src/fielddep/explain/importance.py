@@ -1,8 +1,8 @@
 """Importance of fields over a table with known targets: how much worse the metrics become without them. Any model.
 
-Two ways to take a field away: shuffle its values among the rows (permutation importance), or hide it. Shuffling keeps
-its distribution and breaks its ties to the target and to the other fields; hiding says what a row without the value
-would be predicted, so it also measures how well the model copes with missing values.
+There are two ways to take a field away: shuffle its values among the rows (permutation importance), or hide it.
+Shuffling keeps its distribution and breaks its ties to the target and to the other fields. Hiding shows what a row
+without the value would be predicted, so it also measures how well the model copes with missing values.
 
 Shape legend: F fields, P repeats.
 """
@@ -14,21 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fielddep.bundle import Bundle
-from fielddep.data.encoded import EncodedTable
+from fielddep.artifacts.bundle import Bundle
+from fielddep.config.metrics import METRICS, in_order
+from fielddep.encoding.rows import EncodedRows
 from fielddep.errors import ConfigError, SchemaError
-from fielddep.explain.changed_rows import permute_field
-from fielddep.explain.field_table import Array
-from fielddep.explain.hiding import REFINEMENT, hidden_rows, refines, unrefined
-from fielddep.explain.scores import score_rows, target_of
+from fielddep.explain.hiding import REFINEMENT, hidden_rows, permute_field, refines, unrefined
+from fielddep.explain.rows import Floats, target_of
+from fielddep.training.metrics import measure
 
-METRICS = {
-    "binary": ("logloss", "auc"),
-    "multiclass": ("logloss", "accuracy"),
-    "regression": ("mse", "mae"),
-}
-"""Metrics that are looked at; the first of a task is the loss that decides the order of the fields."""
-HIGHER_IS_BETTER = ("auc", "accuracy")
 N_REPEATS = 5
 
 
@@ -49,24 +42,24 @@ class FieldImportance:
     names: tuple[str, ...]
     n_rows: int
     base: dict[str, float]
-    worse_FP: dict[str, Array]
+    worse_FP: dict[str, Floats]
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics, the loss first."""
         return tuple(self.worse_FP)
 
-    def mean_F(self, metric: str) -> Array:
+    def mean_F(self, metric: str) -> Floats:
         """Mean over the repeats."""
-        means: Array = self.worse_FP[metric].mean(axis=1)
+        means: Floats = self.worse_FP[metric].mean(axis=1)
         return means
 
-    def std_F(self, metric: str) -> Array:
+    def std_F(self, metric: str) -> Floats:
         """Standard deviation over the repeats (n - 1); not a number for one repeat."""
         values_FP = self.worse_FP[metric]
         if values_FP.shape[1] < 2:
             return np.full(len(values_FP), np.nan)
-        deviations: Array = values_FP.std(axis=1, ddof=1)
+        deviations: Floats = values_FP.std(axis=1, ddof=1)
         return deviations
 
     def ranked(self, metric: str | None = None) -> list[str]:
@@ -92,7 +85,7 @@ class FieldImportance:
 
 
 def permutation_importance(
-    bundle: Bundle, rows: EncodedTable, *, n_repeats: int = N_REPEATS, seed: int = 0
+    bundle: Bundle, rows: EncodedRows, *, n_repeats: int = N_REPEATS, seed: int = 0
 ) -> FieldImportance:
     """How much worse the metrics become when the values of a field are shuffled among the rows.
 
@@ -119,7 +112,7 @@ def permutation_importance(
     return _importance("permutation", names, len(rows), base, found)
 
 
-def hiding_importance(bundle: Bundle, rows: EncodedTable) -> FieldImportance:
+def hiding_importance(bundle: Bundle, rows: EncodedRows) -> FieldImportance:
     """How much worse the metrics become when a field is hidden, and without refinement where the model refines.
 
     Raises:
@@ -134,19 +127,19 @@ def hiding_importance(bundle: Bundle, rows: EncodedTable) -> FieldImportance:
     return _importance("hiding", names, len(rows), base, found)
 
 
-def _base_metrics(bundle: Bundle, rows: EncodedTable) -> dict[str, float]:
+def _base_metrics(bundle: Bundle, rows: EncodedRows) -> dict[str, float]:
     target = target_of(bundle)
     if rows.target_R is None or not len(rows):
         given = "rows without it" if len(rows) else "no rows"
-        raise SchemaError(f"importance needs rows with the target {target.name!r}; given {given}; add the column")
+        raise SchemaError(f"importance needs rows with the target {target.name!r}, but was given {given}")
     found = _metrics(bundle, rows)
     if not found:
-        raise SchemaError("importance needs rows with a weight above 0; all weights given are 0")
-    return {name: found[name] for name in METRICS[target.task] if name in found}
+        raise SchemaError("importance needs rows with a weight above 0, and all given weights are 0")
+    return in_order(found, brief=True)
 
 
-def _metrics(bundle: Bundle, rows: EncodedTable) -> dict[str, float]:
-    return score_rows(bundle, rows).metrics()
+def _metrics(bundle: Bundle, rows: EncodedRows) -> dict[str, float]:
+    return measure(bundle.model.eval().outputs, target_of(bundle), [rows]).metrics
 
 
 def _importance(
@@ -154,6 +147,6 @@ def _importance(
 ) -> FieldImportance:
     worse_FP = {}
     for metric, before in base.items():
-        sign = -1.0 if metric in HIGHER_IS_BETTER else 1.0
+        sign = -1.0 if METRICS[metric].higher_is_better else 1.0
         worse_FP[metric] = sign * (np.array([[after[metric] for after in repeats] for repeats in found]) - before)
     return FieldImportance(method=method, names=names, n_rows=n_rows, base=base, worse_FP=worse_FP)

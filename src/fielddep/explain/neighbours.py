@@ -1,22 +1,23 @@
-"""Neighbours: the values of a field whose embeddings point where that of a given value points."""
+"""Neighbours: the values of a field whose embeddings point in the same direction as that of a given value."""
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fielddep.bundle import Bundle
-from fielddep.data.fieldcoder import FieldCoder
-from fielddep.data.numeric import ScaledNumbers
-from fielddep.data.vocabulary import FIRST_ID, RARE_ID
+from fielddep.artifacts.bundle import Bundle
+from fielddep.encoding.field import FieldEncoder
+from fielddep.encoding.numbers import ScaledNumbers
+from fielddep.encoding.vocabulary import FIRST_ID, RARE_ID
 from fielddep.errors import SchemaError, UserError
+from fielddep.explain.rows import Floats
+from fielddep.wording import did_you_mean
 
 MAX_SPELLINGS = 100_000
-"""Values, the most frequent ones, among which a near spelling is looked for."""
+"""The most frequent values, among which a similar spelling is looked for."""
 
 Embeddings = npt.NDArray[np.float32]
 
@@ -31,7 +32,7 @@ class NearestValues:
         count: its rows in training.
         values: the nearest others, nearest first.
         similarities: cosine of each, from -1 to 1; 0 where an embedding is zero.
-        counts: rows of each in training. What was seen a few times only has learned little.
+        counts: rows of each in training; a value seen only a few times has learned little.
     """
 
     field: str
@@ -54,7 +55,7 @@ def nearest_values(bundle: Bundle, field: str, value: object, *, n: int = 10) ->
         bundle: a model with an embedding for every value.
         field: name of a field.
         value: a value in any type; of a binned number any number of the bin; None for missing.
-        n: how many, the reserved ids for missing and rare values not among them.
+        n: how many; the reserved ids for missing and rare values are not among them.
 
     Raises:
         SchemaError: for an unknown field or value, naming near spellings.
@@ -64,8 +65,8 @@ def nearest_values(bundle: Bundle, field: str, value: object, *, n: int = 10) ->
     coder = bundle.encoder.coders[bundle.encoder.schema.field_names.index(field)]
     if isinstance(coder.coding, ScaledNumbers):
         raise UserError(
-            f"field {field!r} enters as a number times one vector, so its values have no embeddings of their own; "
-            f"train with data.numeric.{field} = 'quantile' to compare bins"
+            f"field {field!r} enters the model as a number, so its values have no embeddings of their own. Train with "
+            f"data.numeric.{field} = 'quantile' to compare bins"
         )
     own = _id_of(coder, labels, value)
     similarity = _cosines(table_VD, own)
@@ -92,13 +93,15 @@ def value_embeddings(bundle: Bundle, field: str) -> tuple[pl.Series, npt.NDArray
     position = bundle.encoder.schema.field_names.index(field)
     table = dict(bundle.model.tables()).get("embedding")
     if table is None or table.rows_I is not None:
-        raise UserError(f"the model {bundle.config.model.name} has no embedding of its own for every value")
+        raise UserError(
+            f"the model {bundle.config.model.name} has no embedding for every value, so values cannot be compared"
+        )
     start = bundle.encoder.layout.offsets[position]
     embeddings: Embeddings = table.weight.detach()[start : start + len(labels)].cpu().numpy()
     return labels, bundle.encoder.counts[position], embeddings
 
 
-def _id_of(coder: FieldCoder, labels: pl.Series, value: object) -> int:
+def _id_of(coder: FieldEncoder, labels: pl.Series, value: object) -> int:
     """Local id of a value, which must be known; the labels of reserved ids and of bins are known too."""
     spelled = labels.index_of(value) if isinstance(value, str) else None
     if spelled is not None:
@@ -106,22 +109,14 @@ def _id_of(coder: FieldCoder, labels: pl.Series, value: object) -> int:
     own = int(coder.encode(pl.Series(coder.field.name, [value], strict=False)).ids[0])
     if own != RARE_ID or value is None:
         return own
-    near = difflib.get_close_matches(str(value), labels[FIRST_ID : FIRST_ID + MAX_SPELLINGS].to_list(), n=3, cutoff=0.5)
-    known = labels[FIRST_ID : FIRST_ID + 5].to_list()
-    advice = f"near spellings: {_quoted(near)}" if near else f"frequent values are {_quoted(known)}"
-    raise SchemaError(
-        f"field {coder.field.name!r} must be asked for a value seen in training; given {value!r}; {advice}"
-    )
+    advice = did_you_mean(value, labels[FIRST_ID : FIRST_ID + MAX_SPELLINGS], what="frequent values")
+    raise SchemaError(f"field {coder.field.name!r} had no value {value!r} in training; {advice}")
 
 
-def _cosines(table_VD: Embeddings, own: int) -> npt.NDArray[np.float64]:
+def _cosines(table_VD: Embeddings, own: int) -> Floats:
     wide_VD = table_VD.astype(np.float64)
     sizes_V = np.linalg.norm(wide_VD, axis=1)
     products_V = wide_VD @ wide_VD[own]
     scale_V = sizes_V * sizes_V[own]
-    cosines: npt.NDArray[np.float64] = np.divide(products_V, scale_V, out=np.zeros_like(products_V), where=scale_V > 0)
+    cosines: Floats = np.divide(products_V, scale_V, out=np.zeros_like(products_V), where=scale_V > 0)
     return cosines
-
-
-def _quoted(values: list[str]) -> str:
-    return ", ".join(map(repr, values))

@@ -1,30 +1,61 @@
-"""Everything at once: all explanations of chosen rows, and of a sample of a table."""
+"""Everything at once: all explanations of chosen rows and of a sample of a table, and the files they become.
+
+Numbers are written as CSV and JSON, pictures where Matplotlib is installed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib.util
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 
-from fielddep.bundle import Bundle
-from fielddep.data.encoded import EncodedTable
+from fielddep.artifacts.bundle import Bundle
+from fielddep.encoding.rows import EncodedRows
 from fielddep.errors import UserError
-from fielddep.explain.curves import CalibrationCurve, ScoreDistribution, calibration_curve, score_distribution
-from fielddep.explain.dependencies import Explanation, explain_rows, learns_dependencies
+from fielddep.explain.curves import (
+    CalibrationCurve,
+    LearningCurve,
+    ScoreDistribution,
+    calibration_curve,
+    score_distribution,
+    score_rows,
+)
+from fielddep.explain.dependencies import (
+    Explanation,
+    FieldDependencies,
+    TableDependencies,
+    explain_rows,
+    learns_dependencies,
+    table_dependencies,
+)
 from fielddep.explain.groups import N_GROUPS, RowGroups, group_rows
+from fielddep.explain.heat_maps import MAX_ROWS, draw_dependencies, draw_groups, draw_rows, draw_steps
 from fielddep.explain.hiding import Effects, hide_fields, refines, without_refinement
 from fielddep.explain.importance import N_REPEATS, FieldImportance, hiding_importance, permutation_importance
-from fielddep.explain.scores import score_rows
-from fielddep.explain.table_dependencies import TableDependencies, table_dependencies
+from fielddep.explain.neighbours import NearestValues
+from fielddep.explain.plots import (
+    draw_calibration,
+    draw_effects,
+    draw_importance,
+    draw_learning,
+    draw_scores,
+    draw_weights,
+)
+from fielddep.tables.files import write_atomically, write_json
 
 MAX_CHOSEN = 1000
-"""Rows that are explained one by one, at most."""
+"""Rows at most that are explained one by one."""
+MAX_DRAWN = 12
+"""Rows at most that get pictures of their own."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowsOverview:
-    """What can be told of chosen rows.
+    """All explanations of chosen rows.
 
     Attributes:
         numbers: what the rows are called, in the order of the others.
@@ -46,7 +77,7 @@ class RowsOverview:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableOverview:
-    """What can be told of many rows together; what the model or the rows do not allow is None.
+    """All explanations of many rows together; None for what the model or the rows do not allow.
 
     Attributes:
         n_rows: how many rows.
@@ -54,7 +85,7 @@ class TableOverview:
         groups: rows with similar dependencies.
         importance: permutation importance of every field.
         hiding: what metrics lose when a field is hidden, or without refinement.
-        calibration: predictions beside what happened.
+        calibration: predictions against what happened.
         scores: predicted probabilities of each class.
     """
 
@@ -68,7 +99,7 @@ class TableOverview:
 
 
 def overview_rows(
-    bundle: Bundle, rows: EncodedTable, numbers: Sequence[int], *, values: pl.DataFrame | None = None
+    bundle: Bundle, rows: EncodedRows, numbers: Sequence[int], *, values: pl.DataFrame | None = None
 ) -> RowsOverview:
     """All explanations of some rows, at most `MAX_CHOSEN`. Any model.
 
@@ -76,10 +107,10 @@ def overview_rows(
         bundle: the model.
         rows: encoded rows.
         numbers: what the rows are called.
-        values: what the rows hold, see `row_values.cell_texts`; by default as far as their ids tell.
+        values: what the rows hold, see `rows.cell_texts`; by default what their ids show.
     """
     if len(rows) > MAX_CHOSEN:
-        raise UserError(f"at most {MAX_CHOSEN:,} rows can be explained one by one; given {len(rows):,}; choose fewer")
+        raise UserError(f"at most {MAX_CHOSEN:,} rows can be explained one by one, and {len(rows):,} were given")
     return RowsOverview(
         numbers=tuple(numbers),
         effects=hide_fields(bundle, rows, values=values),
@@ -89,14 +120,14 @@ def overview_rows(
 
 
 def overview_table(
-    bundle: Bundle, rows: EncodedTable, *, n_groups: int = N_GROUPS, n_repeats: int = N_REPEATS, seed: int = 0
+    bundle: Bundle, rows: EncodedRows, *, n_groups: int = N_GROUPS, n_repeats: int = N_REPEATS, seed: int = 0
 ) -> TableOverview:
     """All explanations of many rows; those that need the target only where the rows have it. Any model.
 
     Args:
         bundle: the model.
         rows: encoded rows, a sample of a long table.
-        n_groups: groups of rows at most; 0 leaves them out.
+        n_groups: groups of rows at most; 0 for none.
         n_repeats: shuffles of every field for the permutation importance.
         seed: seed of groups and shuffles.
     """
@@ -117,3 +148,86 @@ def overview_table(
 def numbered(frame: pl.DataFrame, numbers: Sequence[int]) -> pl.DataFrame:
     """A frame whose column `row` holds the numbers of rows instead of their positions."""
     return frame.with_columns(pl.Series("row", numbers, dtype=pl.Int64).gather(frame["row"]))
+
+
+class OverviewFolder:
+    """A folder that explanations are written into; files of the same name are replaced.
+
+    Args:
+        folder: created if absent.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.written: list[str] = []
+        """Names of the files, in the order they were written."""
+        self.draws = importlib.util.find_spec("matplotlib") is not None
+        """Whether there are pictures; without Matplotlib there are numbers only."""
+
+    def write_model(self, dependencies: FieldDependencies | None, learning: LearningCurve | None) -> None:
+        """W(0) with the strongest source of each field, and the learning curves."""
+        self._write("dependencies", dependencies, draw_dependencies)
+        self._write("strongest_sources", None if dependencies is None else dependencies.strongest_sources())
+        self._write("learning", learning if learning is not None and learning.evaluations else None, draw_learning)
+
+    def write_nearest(self, found: Sequence[NearestValues]) -> None:
+        """The nearest values of some values, in one table."""
+        frames = [
+            near.to_frame().select(
+                pl.lit(near.field).alias("field"),
+                pl.lit(near.value).alias("value"),
+                pl.col("value").alias("near"),
+                "similarity",
+                "count",
+            )
+            for near in found
+        ]
+        self._frame("nearest.csv", pl.concat(frames))
+
+    def write_rows(self, overview: RowsOverview, dependencies: FieldDependencies | None) -> None:
+        """Effects and paths of chosen rows; pictures of the first `MAX_DRAWN`."""
+        self._frame("effects.csv", overview.effects_frame())
+        drawn = list(enumerate(overview.numbers))[:MAX_DRAWN]
+        for row, number in drawn:
+            self._draw(f"row-{number}-effects.png", draw_effects, overview.effects, row=row, number=number)
+        explanation = overview.explanation
+        if explanation is None or dependencies is None:
+            return
+        self._frame("rows.csv", numbered(explanation.to_frame(), overview.numbers))
+        write_json(self.folder / "rows.json", {"rows": list(overview.numbers), **explanation.to_json()})
+        self.written.append("rows.json")
+        for first in range(0, len(drawn), MAX_ROWS):
+            rows, numbers = zip(*drawn[first : first + MAX_ROWS], strict=True)
+            name = "rows.png" if not first else f"rows-{first // MAX_ROWS + 1}.png"
+            self._draw(name, draw_rows, dependencies, explanation, rows=rows, numbers=numbers)
+        for row, number in drawn:
+            self._draw(f"row-{number}-steps.png", draw_steps, explanation, row=row, number=number)
+            self._draw(f"row-{number}-weights.png", draw_weights, explanation, row=row, number=number)
+
+    def write_table(self, overview: TableOverview) -> None:
+        """Everything about many rows together."""
+        self._write("table_dependencies", overview.dependencies)
+        self._write("groups", overview.groups, draw_groups)
+        if overview.groups is not None:
+            self._frame("group_dependencies.csv", overview.groups.dependencies_frame())
+            self._frame("group_values.csv", overview.groups.values_frame())
+        self._write("importance", overview.importance, draw_importance)
+        self._write("hiding", overview.hiding, draw_importance)
+        self._write("calibration", overview.calibration, draw_calibration)
+        self._write("scores", overview.scores, draw_scores)
+
+    def _write(self, name: str, found: Any, draw: Callable[..., None] | None = None) -> None:
+        """The table and the picture of what there is."""
+        if found is not None:
+            self._frame(f"{name}.csv", found.to_frame())
+            if draw is not None:
+                self._draw(f"{name}.png", draw, found)
+
+    def _draw(self, name: str, draw: Callable[..., None], *numbers: Any, **options: Any) -> None:
+        if self.draws:
+            draw(*numbers, self.folder / name, **options)
+            self.written.append(name)
+
+    def _frame(self, name: str, frame: pl.DataFrame) -> None:
+        write_atomically(self.folder / name, frame.write_csv)
+        self.written.append(name)

@@ -1,8 +1,8 @@
-"""Attention between tokens, and the network on every token that follows it.
+"""Attention between the tokens of a row and between rows, with the network on every token that follows it.
 
-Both are meant to stand in a residual block behind a LayerNorm: x + Attention(LayerNorm(x)).
+Both belong in a residual block after a LayerNorm: x + Attention(LayerNorm(x)).
 
-Shape legend: B rows, S tokens, D size of a token, H heads, E size of a head, K keys.
+Shape legend: B rows, S tokens, D size of a token, H heads, E size of a head, K keys, R reference rows, W size of a row.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x_BSD: torch.Tensor) -> torch.Tensor:
-        """Every token looks at all tokens of its row."""
+        """Every token attends to all tokens of its row."""
         q_BHSE, k_BHSE, v_BHSE = self.heads(x_BSD)
         weights_BHSS = self.dropout(self.scores(q_BHSE, k_BHSE).softmax(dim=-1))
         return self.joined(weights_BHSS @ v_BHSE)
@@ -74,14 +74,14 @@ class FeedForward(nn.Module):
         self.output = nn.Linear(EXPANSION * d_token, d_token)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Each token for itself."""
+        """Each token on its own."""
         value, gate = self.hidden(x).chunk(2, dim=-1)
         found: torch.Tensor = self.output(self.dropout(value * F.gelu(gate)))
         return found
 
 
 class AttentionLayer(nn.Module):
-    """Attention and feed-forward network, each added to what it reads: x + f(LayerNorm(x)).
+    """Attention and feed-forward network, each added to its input: x + f(LayerNorm(x)).
 
     Shape:
         (B, S, D) -> (B, S, D).
@@ -95,14 +95,60 @@ class AttentionLayer(nn.Module):
         self.feed_forward = FeedForward(d_token, dropout=dropout)
 
     def forward(self, x_BSD: torch.Tensor) -> torch.Tensor:
-        """Tokens that have seen each other."""
+        """Tokens after attention to each other."""
         x_BSD = x_BSD + self.attention(self.attention_norm(x_BSD))
         mixed_BSD: torch.Tensor = x_BSD + self.feed_forward(self.forward_norm(x_BSD))
         return mixed_BSD
 
 
 def start_at_nothing(*parts: Attention | FeedForward) -> None:
-    """Let parts of a block add nothing at first: random outputs would drown the small numbers of fresh embeddings."""
+    """Make parts of a block add nothing at first: random outputs would drown the small numbers of new embeddings."""
     for part in parts:
         nn.init.zeros_(part.output.weight)
         nn.init.zeros_(part.output.bias)
+
+
+class RowAttentionLayer(nn.Module):
+    """Attention and feed-forward network with whole rows as tokens, each added to its input.
+
+    In `forward`, for training, the rows of a group attend to each other. In `towards`, every row attends to itself and
+    to reference rows, so that no prediction depends on the other rows of its batch.
+
+    Args:
+        d_row: size of a row.
+        n_heads: heads.
+        d_head: size of a head.
+        n_group: smallest number of rows of a group; a smaller batch is one group.
+        dropout: dropout of attention weights and hidden units.
+    """
+
+    def __init__(self, d_row: int, n_heads: int, *, d_head: int, n_group: int, dropout: float) -> None:
+        super().__init__()
+        self.n_group = n_group
+        self.attention_norm = nn.LayerNorm(d_row)
+        self.attention = Attention(d_row, n_heads, d_head=d_head, dropout=dropout)
+        self.forward_norm = nn.LayerNorm(d_row)
+        self.feed_forward = FeedForward(d_row, dropout=dropout)
+        start_at_nothing(self.attention, self.feed_forward)
+
+    def forward(self, x_BW: torch.Tensor) -> torch.Tensor:
+        """Rows after attention to the others of their group."""
+        q_HBE, k_HBE, v_HBE = (head[0] for head in self.attention.heads(self.attention_norm(x_BW).unsqueeze(0)))
+        n_groups = max(1, len(x_BW) // self.n_group)
+        groups = zip(*(head.tensor_split(n_groups, dim=1) for head in (q_HBE, k_HBE, v_HBE)), strict=True)
+        mixed = [self.attention.dropout(self.attention.scores(q, k).softmax(dim=-1)) @ v for q, k, v in groups]
+        return self._finish(x_BW, torch.cat(mixed, dim=1))
+
+    def towards(self, x_BW: torch.Tensor, reference_RW: torch.Tensor) -> torch.Tensor:
+        """Rows after attention to themselves and to the reference rows."""
+        q_HBE, k_HBE, v_HBE = (head[0] for head in self.attention.heads(self.attention_norm(x_BW).unsqueeze(0)))
+        _, k_HRE, v_HRE = (h[0] for h in self.attention.heads(self.attention_norm(reference_RW).unsqueeze(0)))
+        others_HBR = self.attention.scores(q_HBE, k_HRE)
+        itself_HB1 = self.attention.scores(q_HBE.unsqueeze(2), k_HBE.unsqueeze(2)).squeeze(2)
+        weights = torch.cat([others_HBR, itself_HB1], dim=-1).softmax(dim=-1)
+        return self._finish(x_BW, weights[..., :-1] @ v_HRE + weights[..., -1:] * v_HBE)
+
+    def _finish(self, x_BW: torch.Tensor, mixed_HBE: torch.Tensor) -> torch.Tensor:
+        x_BW = x_BW + self.attention.joined(mixed_HBE.unsqueeze(0))[0]
+        done_BW: torch.Tensor = x_BW + self.feed_forward(self.forward_norm(x_BW))
+        return done_BW

@@ -14,35 +14,35 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fielddep.data.batch import FieldLayout
+from fielddep.encoding.rows import Inputs, Layout
 
 
 class EmbeddingTable(nn.Module):
     """Rows looked up by joint id; a numerical field's row is multiplied by its number.
 
-    The gradient of the table is sparse: it holds only the ids of the batch, and the optimisers of
-    `fielddep.training.optim` touch no others.
+    The gradient of the table is sparse: it holds the ids of the batch only, and `fielddep.training.optim` touches no
+    others.
 
     Args:
         layout: columns of ids.
         d_row: size of a row.
-        kept_I: which joint ids have a row; default: all. The others look up zeros.
+        kept_I: joint ids that have a row, all by default; the others look up zeros.
 
     Shape:
-        ids (B, F), numbers (B, N) -> (B, F, D).
+        inputs of B rows -> (B, F, D).
 
     Example:
-        >>> layout = FieldLayout(names=("colour", "price"), n_ids=(4, 2), numerical=(1,))
+        >>> layout = Layout(names=("colour", "price"), n_ids=(4, 2), numerical=(1,))
         >>> table = EmbeddingTable(layout, 3)
-        >>> table(torch.tensor([[2, 5]]), torch.tensor([[0.5]])).shape
+        >>> table(Inputs(torch.tensor([[2, 5]]), torch.tensor([[0.5]]))).shape
         torch.Size([1, 2, 3])
     """
 
     numerical: torch.Tensor
     rows_I: torch.Tensor | None
-    """Row of every joint id in a table that keeps only some; row 0 is zero, stays so, and serves all others."""
+    """Row of every joint id in a table that keeps only some; row 0 stays zero and serves all others."""
 
-    def __init__(self, layout: FieldLayout, d_row: int, *, kept_I: npt.NDArray[np.bool_] | None = None) -> None:
+    def __init__(self, layout: Layout, d_row: int, *, kept_I: npt.NDArray[np.bool_] | None = None) -> None:
         super().__init__()
         rows_I = None if kept_I is None else torch.from_numpy(np.where(kept_I, np.cumsum(kept_I), 0))
         n_rows = layout.n_ids_total if kept_I is None else 1 + int(kept_I.sum())
@@ -66,14 +66,14 @@ class EmbeddingTable(nn.Module):
         """Rows of the table that these joint ids look up."""
         return ids_BF if self.rows_I is None else self.rows_I[ids_BF]
 
-    def forward(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs: Inputs) -> torch.Tensor:
         """Look up the rows of a batch."""
-        # A small table's dense gradient costs nothing, but a second code path would have to be kept equal.
-        rows_BF = self.rows_of(ids_BF)
+        # For a small table a dense gradient would be as fast, but it would need a second code path.
+        rows_BF = self.rows_of(inputs.ids_BF)
         e_BFD = F.embedding(rows_BF, self.weight, sparse=True)
         if self.rows_I is not None:
             e_BFD = e_BFD * (rows_BF > 0).unsqueeze(-1)
         if not self.has_numerical:
             return e_BFD
-        scale_BF = torch.ones_like(e_BFD[..., 0]).index_copy(1, self.numerical, numbers_BN.to(e_BFD.dtype))
+        scale_BF = torch.ones_like(e_BFD[..., 0]).index_copy(1, self.numerical, inputs.numbers_BN.to(e_BFD.dtype))
         return e_BFD * scale_BF.unsqueeze(-1)

@@ -12,14 +12,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fielddep import kernels
-from fielddep.kernels.network_input import pair_products
+from fielddep.nn import kernels
+from fielddep.nn.kernels.network_input import pair_products
 
 
 class BilinearInteractions(nn.Module):
     """e_i^T Phi_ij e_j for every pair i < j, in the order (0,1), (0,2), ..., (m-2, m-1).
 
-    One matrix product a field: the pairs of field i share their left factor, so their matrices are stacked.
+    One matrix product per field: the pairs of field i share their left factor, so their matrices are stacked.
 
     Shape:
         embeddings (B, F, D) -> (B, P).
@@ -45,7 +45,7 @@ class BilinearInteractions(nn.Module):
         if kernels.usable(e_BFD, self.phi_PDD):
             return pair_products(e_BFD, self.phi_PDD)
         n_rows, n_fields, d_embed = e_BFD.shape
-        # Unbinding and splitting once keeps the backward pass free of zero-filled copies that slicing would make.
+        # Unbinding and splitting once avoids the zero-filled copies that slicing would make in the backward pass.
         fields = e_BFD.unbind(dim=1)
         stacked = torch.split(self.phi_PDD.view(-1, d_embed), [n * d_embed for n in range(n_fields - 1, 0, -1)])
         products = []

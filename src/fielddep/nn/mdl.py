@@ -8,39 +8,39 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from fielddep import kernels
-from fielddep.data.batch import FieldLayout
+from fielddep.config.mdl import MDLConfig
+from fielddep.encoding.rows import Inputs, Layout
 from fielddep.errors import SchemaError
-from fielddep.kernels.network_input import look_up, network_input, sum_of_fields
-from fielddep.model_config import MDLConfig
+from fielddep.nn import kernels
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.interactions import BilinearInteractions
-from fielddep.nn.mlp import build_mlp
-from fielddep.nn.model import FieldModel, decided
+from fielddep.nn.kernels.network_input import look_up, network_input, sum_of_fields
+from fielddep.nn.layers import build_mlp
+from fielddep.nn.model import FieldModel, require_size
 from fielddep.nn.refinement import Dependencies, Refinement
 
 TRACKED_ROWS = 256
-"""Rows of a training batch that tell what an average row is like, for damped steps of refinement."""
+"""Rows of a training batch from which the average norm is estimated, for damped steps of refinement."""
 
 
 class MDL(FieldModel):
     """The model of the paper; every point where paper and reference code differ is a setting of `MDLConfig`.
 
     Example:
-        >>> layout = FieldLayout(names=("user", "item", "hour"), n_ids=(5, 7, 26))
+        >>> layout = Layout(names=("user", "item", "hour"), n_ids=(5, 7, 26))
         >>> model = MDL(layout, 1, MDLConfig(d_embed=4))
-        >>> model(torch.tensor([[0, 5, 12], [3, 6, 20]]), torch.empty(2, 0)).shape
+        >>> model(Inputs(torch.tensor([[0, 5, 12], [3, 6, 20]]), torch.empty(2, 0))).shape
         torch.Size([2, 1])
     """
 
     dependency_inputs_Q: torch.Tensor
 
-    def __init__(self, layout: FieldLayout, n_outputs: int, config: MDLConfig) -> None:
+    def __init__(self, layout: Layout, n_outputs: int, config: MDLConfig) -> None:
         super().__init__(layout, n_outputs)
         n_fields, n_columns = layout.n_fields, layout.n_columns
         if n_fields < 2:
             raise SchemaError(f"MDL relates fields to each other and needs at least 2; given {layout.names}")
-        d_embed = decided(config.d_embed)
+        d_embed = require_size(config.d_embed)
         self.config = config
         self.embedding = EmbeddingTable(layout, d_embed)
         self.embedding.init_weights(config.embedding_init, config.embedding_init_scale)
@@ -52,7 +52,7 @@ class MDL(FieldModel):
             n_fields,
             n_inner_steps=config.n_inner_steps if refines else 0,
             inner_lr=config.inner_lr,
-            inner_step=config.inner_step if refines else "fixed",  # without steps there is no norm to follow
+            inner_step=config.inner_step if refines else "fixed",  # without steps there is no norm to track
             sparsity=config.sparsity,
             mu_start=config.mu_start,
             mu_update_from=config.mu_update_from,
@@ -71,69 +71,67 @@ class MDL(FieldModel):
             dropout=config.dropout,
         )
 
-    def forward(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C) after T steps of refinement."""
-        return self._logits(ids_BF, numbers_BN)[0]
+        return self._logits(inputs)[0]
 
-    def training_forward(
-        self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def training_forward(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Logits, and zeta times the dependency loss where `dependencies = "global"`."""
         if self.training and self.refinement.mean_norm is not None:
-            self._track_norm(ids_BF[:TRACKED_ROWS], numbers_BN[:TRACKED_ROWS])
-        logits_BC, dependencies = self._logits(ids_BF, numbers_BN)
+            self._track_norm(inputs.take(slice(TRACKED_ROWS)))
+        logits_BC, dependencies = self._logits(inputs)
         if self.config.dependencies != "global" or dependencies is None:
             return logits_BC, None
         loss_BF = dependencies.loss_BF(self.config.sparsity)
         return logits_BC, self.config.global_penalty * loss_BF.sum(dim=1).mean()
 
     @torch.no_grad()
-    def _track_norm(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> None:
-        self.refinement.track_norm(self.fields_of(self.embedding(ids_BF, numbers_BN)))
+    def _track_norm(self, inputs: Inputs) -> None:
+        self.refinement.track_norm(self.fields_of(self.embedding(inputs)))
 
-    def embed(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
+    def embed(self, inputs: Inputs) -> torch.Tensor:
         """Embedded fields and crosses (B, F, D); the fields are the columns of E."""
-        e_BFD: torch.Tensor = self.embedding_dropout(self.embedding(ids_BF, numbers_BN))
+        e_BFD: torch.Tensor = self.embedding_dropout(self.embedding(inputs))
         return e_BFD
 
     def fields_of(self, e_BFD: torch.Tensor) -> torch.Tensor:
-        """Embedded fields without the crosses, which are no fields of the dependencies."""
+        """Embedded fields without the crosses, which take no part in the dependencies."""
         return e_BFD[:, : self.layout.n_fields] if self.layout.crosses else e_BFD
 
-    def _logits(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> tuple[torch.Tensor, Dependencies | None]:
-        if self._can_fuse(ids_BF, numbers_BN):
-            return self._fused_logits(ids_BF, numbers_BN), None
-        e_BFD = self.embed(ids_BF, numbers_BN)
-        inputs = [self.interactions(e_BFD)]
+    def _logits(self, inputs: Inputs) -> tuple[torch.Tensor, Dependencies | None]:
+        if self._can_fuse(inputs):
+            return self._fused_logits(inputs), None
+        e_BFD = self.embed(inputs)
+        seen = [self.interactions(e_BFD)]
         dependencies = None
         if self.config.dependencies != "none":
             dependencies = self.refinement(self.fields_of(e_BFD))
-            inputs.append(self._dependency_values(dependencies))
+            seen.append(self._dependency_values(dependencies))
         if self.config.embedding_input:
-            inputs.append(e_BFD.flatten(1))
-        logits_BC = self._network_logits(torch.cat(inputs, dim=1))
+            seen.append(e_BFD.flatten(1))
+        logits_BC = self._network_logits(torch.cat(seen, dim=1))
         if self.first_order is not None:
-            logits_BC = logits_BC + self.first_order(ids_BF, numbers_BN).sum(dim=1)
+            logits_BC = logits_BC + self.first_order(inputs).sum(dim=1)
         return logits_BC, dependencies
 
-    def _network_logits(self, inputs: torch.Tensor) -> torch.Tensor:
+    def _network_logits(self, seen_BE: torch.Tensor) -> torch.Tensor:
         """Outputs of the network (B, C); the pair products are the first of its inputs."""
-        logits_BC: torch.Tensor = self.mlp(inputs) + self.bias
+        logits_BC: torch.Tensor = self.mlp(seen_BE) + self.bias
         if self.config.product_output and self.n_outputs == 1:
-            logits_BC = logits_BC + inputs[:, : self.interactions.n_pairs].sum(dim=1, keepdim=True)
+            logits_BC = logits_BC + seen_BE[:, : self.interactions.n_pairs].sum(dim=1, keepdim=True)
         return logits_BC
 
-    def _can_fuse(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> bool:
-        """Whether equal ids have equal embeddings, nobody asks for more than logits, and the kernels fit."""
+    def _can_fuse(self, inputs: Inputs) -> bool:
+        """Whether equal ids have equal embeddings, only logits are needed, and the kernels support the tensors."""
         dropping = self.training and self.config.embedding_dropout > 0
-        asked_for_more = self.config.dependencies == "global" or numbers_BN.requires_grad
+        needs_more = self.config.dependencies == "global" or inputs.numbers_BN.requires_grad
         weights = (self.embedding.weight, self.interactions.phi_PDD, self.refinement.weight)
-        return not dropping and not asked_for_more and kernels.usable(ids_BF, *weights)
+        return not dropping and not needs_more and kernels.usable(inputs.ids_BF, *weights)
 
-    def _fused_logits(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
+    def _fused_logits(self, inputs: Inputs) -> torch.Tensor:
         """The same numbers from the compiled kernels, which work once per distinct value.
 
-        `embedding`, `interactions` and `refinement` give their weights only: their own `forward` is not called.
+        Only the weights of `embedding`, `interactions` and `refinement` are used; their `forward` is not called.
         """
         refined = self.config.dependencies == "refined"
         loop = self.refinement.inner_loop(
@@ -141,9 +139,9 @@ class MDL(FieldModel):
             value_scale=1.0 / self._dependency_scale,
             with_diagonal=self.config.dependency_diagonal,
         )
-        numbers_BN = numbers_BN.to(self.embedding.weight.dtype)
-        lookup = look_up(ids_BF, len(self.embedding.weight), numbers_BN, self.layout.numerical)
-        inputs = network_input(
+        numbers_BN = inputs.numbers_BN.to(self.embedding.weight.dtype)
+        lookup = look_up(inputs.ids_BF, len(self.embedding.weight), numbers_BN, self.layout.numerical)
+        seen_BE = network_input(
             lookup,
             self.embedding.weight,
             self.interactions.phi_PDD,
@@ -151,7 +149,7 @@ class MDL(FieldModel):
             loop if refined else None,
             with_embeddings=self.config.embedding_input,
         )
-        logits_BC = self._network_logits(inputs)
+        logits_BC = self._network_logits(seen_BE)
         if self.first_order is not None:
             logits_BC = logits_BC + sum_of_fields(lookup, self.first_order.weight)
         return logits_BC

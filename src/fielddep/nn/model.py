@@ -1,6 +1,6 @@
-"""The contract of every model: ids and numbers in, logits out.
+"""The contract of every model: `Inputs` in, logits out; and the only place where logits become probabilities.
 
-Shape legend: B rows, F fields, N numerical fields, C outputs.
+Shape legend: B rows of a batch, R rows, C outputs.
 """
 
 from __future__ import annotations
@@ -11,45 +11,67 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from fielddep.data.batch import Batch, FieldLayout
+from fielddep.encoding.rows import EncodedRows, Inputs, Layout
+from fielddep.encoding.target import Target
 from fielddep.errors import ConfigError
 from fielddep.nn.embedding import EmbeddingTable
 
+
+def predictions(logits_BC: torch.Tensor, target: Target) -> torch.Tensor:
+    """Probabilities of every class (B, classes), or values in the target's unit (B,), float64, for regression."""
+    if target.task == "regression":
+        # In float32, targets with a small spread around a large mean (times in seconds) would round to one value.
+        return logits_BC[:, 0].double() * target.scale + target.mean
+    if target.task == "binary":
+        positive_B = torch.sigmoid(logits_BC[:, 0])
+        return torch.stack([1.0 - positive_B, positive_B], dim=1)
+    return torch.softmax(logits_BC, dim=1)
+
+
+BATCH_ROWS = 2048
+"""Rows predicted together: the model's buffers stay in cache, and larger batches are no faster."""
 START_ROWS = 20_000
-"""Training rows at most that a model may look at before the first step."""
+"""Most training rows that a model may look at before the first step."""
 
 
 class FieldModel(nn.Module, ABC):
-    """Base of MDL and its rivals.
+    """Base class of MDL and the baselines.
 
     A model returns logits (one for binary, C for multi-class) or the standardised value (regression). It keeps
-    per-id weights in `EmbeddingTable`s only, so that a step costs the same however many ids there are, and adds
-    `bias` to its output, which starts at the base rate.
+    per-id weights only in `EmbeddingTable`s, so that the cost of a step does not depend on the number of ids. It adds
+    `bias` to its output; the bias starts at the base rate.
     """
 
-    def __init__(self, layout: FieldLayout, n_outputs: int) -> None:
+    def __init__(self, layout: Layout, n_outputs: int) -> None:
         super().__init__()
         self.layout = layout
         self.n_outputs = n_outputs
         self.regression = False
-        """Whether the output is a number rather than logits; for losses of the model's own."""
+        """Whether the output is a number rather than logits; for a model with a loss of its own."""
         self.bias = nn.Parameter(torch.zeros(n_outputs))
 
     @abstractmethod
-    def forward(self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
 
-    def training_forward(
-        self, ids_BF: torch.Tensor, numbers_BN: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Logits, and a penalty to add to the task loss where the model has one."""
-        return self(ids_BF, numbers_BN), None
+    def training_forward(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Logits, and the penalty to add to the task loss, if the model has one."""
+        return self(inputs), None
 
-    def start_from(self, rows: Batch) -> None:  # most models need no rows to start from
+    def start_from(self, inputs: Inputs) -> None:  # most models start without rows
         """Look at up to `START_ROWS` training rows, without their targets, before the first step."""
 
     def after_step(self, step: int) -> None:  # most models move by gradients alone
-        """Change weights outside the optimiser after a training step; steps count from 1."""
+        """Change weights outside the optimiser after a training step; the first step is 1."""
+
+    @torch.no_grad()
+    def outputs(self, rows: EncodedRows) -> torch.Tensor:
+        """Logits (R, C) of encoded rows, computed in batches of bounded size on the model's own device."""
+        found = []
+        for start in range(0, max(len(rows), 1), BATCH_ROWS):
+            batch = rows.batch(slice(start, start + BATCH_ROWS)).to(self.bias.device)
+            found.append(self(batch.inputs))
+        return torch.cat(found)
 
     def tables(self) -> Iterator[tuple[str, EmbeddingTable]]:
         """Every embedding table with its name."""
@@ -61,8 +83,14 @@ class FieldModel(nn.Module, ABC):
         return sum(p.numel() for p in self.parameters())
 
 
-def decided(d_embed: int | None) -> int:
-    """The size of an embedding, which `training.defaults` decides where the user does not."""
+def require_size(d_embed: int | None) -> int:
+    """The size of the embeddings, set by the user or by the defaults.
+
+    Raises:
+        ConfigError: it is not set.
+    """
     if d_embed is None:
-        raise ConfigError("model.d_embed is not decided; give a number or resolve the config from the data")
+        raise ConfigError(
+            "expected a number as model.d_embed; given None. Set it, or fill in the defaults from the data first"
+        )
     return d_embed

@@ -18,12 +18,12 @@ from typing import Literal
 import torch
 from torch import nn
 
-from fielddep import kernels
-from fielddep.kernels.refinement import InnerLoop, refine
+from fielddep.nn import kernels
+from fielddep.nn.kernels.refinement import InnerLoop, refine
 from fielddep.nn.simplex import project_to_simplex
 
 NORM_MOMENTUM = 0.1
-"""How far the norm of an average row follows that of a batch."""
+"""Weight of a batch in the moving average of the norm."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Refinement(nn.Module):
         n_inner_steps: T; zero gives W(0).
         inner_lr: eta.
         inner_step: steps of size eta ("fixed"), of eta over the norm of the row's S ("scaled"), or over the mean of
-            that norm and the one of an average row, as `track_norm` knows it ("damped").
+            that norm and its moving average, see `track_norm` ("damped").
         sparsity: lambda, the sum of mu.
         mu_start: mu(0) is lambda/m each ("share") or 1 each ("one").
         mu_update_from: the mu update uses W(t) ("new") or W(t-1) ("old").
@@ -107,7 +107,7 @@ class Refinement(nn.Module):
         return last
 
     def inner_loop(self, d_embed: int, *, value_scale: float = 1.0, with_diagonal: bool = True) -> InnerLoop:
-        """The steps as the compiled kernels want to know them."""
+        """The steps as the compiled kernels take them."""
         n_fields = self.weight.shape[0]
         return InnerLoop(
             n_fields=n_fields,
@@ -126,7 +126,7 @@ class Refinement(nn.Module):
         )
 
     def track_norm(self, e_BFD: torch.Tensor) -> None:
-        """Follow the norm of an average row's S, for damped steps; the first rows begin."""
+        """Update the moving average of the norm of S, for damped steps; the first rows start it."""
         if self.mean_norm is None:
             return
         norm = gram_norm(e_BFD).mean().to(self.mean_norm.dtype)
@@ -134,7 +134,7 @@ class Refinement(nn.Module):
         self.mean_norm.copy_(torch.where(self.mean_norm > 0, followed, norm))
 
     def _step_norm(self, e_BFD: torch.Tensor) -> torch.Tensor:
-        """What the steps of every row are divided by (B, 1)."""
+        """Divisor of the steps of every row (B, 1)."""
         norm_B1 = gram_norm(e_BFD)
         if self.mean_norm is None:
             return norm_B1
@@ -167,7 +167,7 @@ def gram_norm(e_BFD: torch.Tensor) -> torch.Tensor:
     """Frobenius norm of every row's S = E^T E (B, 1), without gradient.
 
     It is at least the largest eigenvalue of S, which bounds the steps that do not overshoot, and at most sqrt(m) times
-    as large. As a constant of the row it changes the size of the steps, not where they lead.
+    as large. Being constant per row, it changes the size of the steps, not their limit.
 
     Example:
         >>> gram_norm(torch.tensor([[[3.0, 4.0], [0.0, 0.0]]])).tolist()

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 import torch
 
-from fielddep.data.batch import Batch
+from fielddep.encoding.rows import Batch
+from fielddep.nn.layers import BatchNorm
 from fielddep.nn.model import FieldModel
-from fielddep.nn.norm import BatchNorm
 
 N_NORM_BATCHES = 20
 """Training batches that BatchNorm's statistics of the mean weights are taken from."""
@@ -49,7 +49,7 @@ class WeightAverage:
 
     @contextmanager
     def applied(self, model: FieldModel, batches: Iterable[Batch]) -> Iterator[None]:
-        """Within the block the model has the mean weights, with BatchNorm statistics of these training batches.
+        """Within the context the model has the mean weights, with BatchNorm statistics of these training batches.
 
         Weights and mean change places, so nothing is copied however large the tables are.
         """
@@ -66,7 +66,7 @@ class WeightAverage:
                 tensor.data, self._mean[name] = self._mean[name], tensor.data
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Everything a later run needs to go on."""
+        """Everything that is needed to resume."""
         return {**self._mean, "n_points": torch.tensor(self.n_points)}
 
     def load_state(self, state: Mapping[str, torch.Tensor], device: torch.device) -> None:
@@ -77,7 +77,7 @@ class WeightAverage:
 
 @torch.no_grad()
 def refresh_norm(model: FieldModel, batches: Iterable[Batch]) -> None:
-    """Take BatchNorm's running statistics anew from some batches; nothing else is in training mode."""
+    """Recompute BatchNorm's running statistics from some batches; nothing else is in training mode."""
     norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
     if not norms:
         return
@@ -86,5 +86,5 @@ def refresh_norm(model: FieldModel, batches: Iterable[Batch]) -> None:
         norm.reset_running_stats()
         norm.train()
     for _, batch in zip(range(N_NORM_BATCHES), batches, strict=False):
-        model(batch.ids_BF, batch.numbers_BN)
+        model(batch.inputs)
     model.eval()

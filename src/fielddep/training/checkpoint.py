@@ -1,8 +1,9 @@
-"""Checkpoints: one safetensors file that holds all a run needs to go on exactly, written atomically.
+"""Checkpoints, from which a run resumes exactly; the best weights so far; the history of evaluations.
 
-`checkpoint.safetensors` holds weights, optimiser state and random state as tensors, and the trainer's state as
-JSON in the file's metadata. The best weights so far lie in a file of their own, written only when they change and
-named by step, so that a kill between the two writes leaves a checkpoint whose best weights are still there.
+`checkpoint.safetensors` holds weights, optimizer state and random state as tensors, and the trainer's state as JSON in
+the metadata. It is written atomically. The best weights so far have their own file, named by step and written only when
+they change, so that a kill between the two writes leaves a checkpoint whose best weights are still there. Without a
+checkpoint folder they stay in memory, where a copy of large embedding tables is a good part of what a training needs.
 
 Tensors are read one at a time and by position: all together can be as large as the training itself, and a mapped file
 would count as memory of the process as well.
@@ -10,6 +11,7 @@ would count as memory of the process as well.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,8 +22,138 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from fielddep.errors import CheckpointError
-from fielddep.files import write_atomically
+from fielddep.config.metrics import in_order
+from fielddep.errors import CheckpointError, MissingExtraError
+from fielddep.nn.model import FieldModel
+from fielddep.observer import Observer
+from fielddep.tables.files import write_atomically, write_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """State of training at one evaluation."""
+
+    step: int
+    epoch: float
+    """Passes over the training rows so far."""
+    lr: float
+    train_loss: float
+    """Mean task loss of the training batches since the last evaluation."""
+    validation: dict[str, float]
+    best: bool
+    """Whether this is the lowest validation loss so far."""
+    seconds: float
+    """Training time so far, evaluations included, time before a resume included."""
+    rows_per_s: float = 0.0
+    """Training rows a second so far, without the time of evaluations and checkpoints."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        """One line; a star marks the best so far."""
+        values = in_order(self.validation, brief=True)
+        text = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
+        mark = "  *" if self.best else ""
+        return f"epoch {self.epoch:5.2f}  train loss {self.train_loss:.4f}  validation {text}{mark}"
+
+
+class TensorBoard(Observer):
+    """Losses and metrics for TensorBoard (extra `tensorboard`)."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise MissingExtraError("TensorBoard is not installed; pip install 'fielddep[tensorboard]'") from None
+        self.writer: Any = SummaryWriter(str(folder))
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        """Write one point a metric."""
+        self.writer.add_scalar("train/loss", evaluation.train_loss, evaluation.step)
+        self.writer.add_scalar("train/lr", evaluation.lr, evaluation.step)
+        for name, value in evaluation.validation.items():
+            self.writer.add_scalar(f"validation/{name}", value, evaluation.step)
+
+    def on_end(self) -> None:
+        """Flush and close."""
+        self.writer.close()
+
+
+HISTORY = "history.jsonl"
+
+
+class History(list[Evaluation]):
+    """Evaluations in order, with a mirror on disk."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        super().__init__()
+        self.path = path
+
+    def add(self, evaluation: Evaluation) -> None:
+        """Append and mirror."""
+        self.append(evaluation)
+        if self.path is not None:
+            lines = [json.dumps(e.to_json(), sort_keys=True) for e in self]
+            write_text(self.path, "\n".join(lines) + "\n")
+
+    def restore(self, evaluations: list[dict[str, Any]]) -> None:
+        """Start again from the evaluations a checkpoint knows; later lines on disk are dropped."""
+        self[:] = [Evaluation(**values) for values in evaluations]
+
+    @property
+    def best(self) -> Evaluation | None:
+        """The evaluation whose weights are kept."""
+        return next((e for e in reversed(self) if e.best), None)
+
+
+class BestWeights:
+    """Keeps the weights of a model at one step.
+
+    Args:
+        checkpoints: folder whose files keep them; None keeps them in memory.
+    """
+
+    def __init__(self, checkpoints: CheckpointFolder | None) -> None:
+        self.checkpoints = checkpoints
+        self._kept: dict[str, torch.Tensor] = {}
+
+    def keep(self, model: FieldModel, step: int) -> None:
+        """Remember the weights as they are, in the place of those remembered before."""
+        weights = model.state_dict()
+        if self.checkpoints is not None:
+            self.checkpoints.save_best(weights, step)
+        elif self._kept:
+            copy_weights(self._kept, weights)
+        else:
+            self._kept = {name: weight.detach().clone() for name, weight in weights.items()}
+
+    def restore(self, model: FieldModel, step: int) -> None:
+        """Give the model the weights that were kept at this step."""
+        kept = self._kept if self.checkpoints is None else self.checkpoints.load_best(step)
+        copy_weights(model.state_dict(), kept)
+
+
+@torch.no_grad()
+def copy_weights(to: Mapping[str, torch.Tensor], source: Mapping[str, torch.Tensor]) -> None:
+    """Copy tensors in place, one at a time.
+
+    Raises:
+        KeyError: when names differ.
+        RuntimeError: when shapes differ.
+    """
+    if set(to) != set(source):
+        raise KeyError(f"weights {sorted(set(to) ^ set(source))}")
+    for name, tensor in to.items():
+        shape = source.shape(name) if isinstance(source, TensorFile) else tuple(source[name].shape)
+        if shape != tuple(tensor.shape):
+            raise RuntimeError(f"{name} has shape {shape} instead of {tuple(tensor.shape)}")
+        if isinstance(source, TensorFile):
+            source.read_into(name, tensor)
+        else:
+            tensor.copy_(source[name])
+
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -105,7 +237,7 @@ class TensorFile(Mapping[str, torch.Tensor]):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A point to go on from."""
+    """A point to resume from."""
 
     tensors: TensorFile
     state: dict[str, Any]

@@ -1,20 +1,73 @@
-"""Metrics over a whole set, gathered batch by batch.
+"""Losses and metrics: the loss of a batch, metrics over a whole set, and what the base rate alone would score.
 
-Logloss and squared error are running sums. AUC and calibration need the scores of a binary target, so memory grows by
-13 bytes a row that is evaluated: 5 are kept (score and label; 9 with a weight), and the result takes 8 more while they
-are sorted (`ranking`). The AUC is exact. Nothing here is ever averaged over batches.
+`measure` is the only way from rows to metrics. Logloss and squared error are running sums. AUC and calibration need the
+scores of a binary target, so memory grows by 13 bytes a row: 5 are kept (score and label; 9 with a weight), and the
+result takes 8 more while they are sorted (`ranking`). The AUC is exact; nothing is averaged over batches.
+
+Shape legend: B rows of a batch, R rows of a chunk, C outputs.
 """
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
 import numpy as np
 import torch
+from torch.nn import functional as F
 
-from fielddep.data.store.loader import Rows
-from fielddep.data.target import Target
-from fielddep.nn.link import predictions
-from fielddep.training.objective import row_losses
+from fielddep.config.metrics import METRICS, loss_name
+from fielddep.encoding.rows import Array, EncodedRows
+from fielddep.encoding.target import Target
+from fielddep.nn.model import predictions
 from fielddep.training.ranking import Column, Ranking, area_under_curve, binned_gap, check_n_rows
+
+Values = torch.Tensor | Array
+
+
+def row_losses(logits_BC: torch.Tensor, target_B: torch.Tensor, task: str) -> torch.Tensor:
+    """Loss of every row: logistic, softmax or squared."""
+    if task == "multiclass":
+        return F.cross_entropy(logits_BC, target_B, reduction="none")
+    if task == "binary":
+        return F.binary_cross_entropy_with_logits(logits_BC[:, 0], target_B, reduction="none")
+    return (logits_BC[:, 0] - target_B).square()
+
+
+def mean_loss(
+    logits_BC: torch.Tensor, target_B: torch.Tensor, weight_B: torch.Tensor | None, task: str
+) -> torch.Tensor:
+    """Weighted mean of the row losses; a batch whose weights are all zero has loss zero."""
+    losses_B = row_losses(logits_BC, target_B, task)
+    if weight_B is None:
+        return losses_B.mean()
+    return (losses_B * weight_B).sum() / weight_B.sum().clamp(min=torch.finfo(weight_B.dtype).tiny)
+
+
+def _weights(rows: EncodedRows) -> torch.Tensor:
+    return torch.ones(len(rows)) if rows.weight_R is None else torch.as_tensor(rows.weight_R)
+
+
+def base_output(target: Target, chunks: Iterable[EncodedRows]) -> torch.Tensor:
+    """Output (C,) of a model that knows nothing but the base rate of the training rows, which are read once."""
+    n_outputs = len(target.classes) if target.task == "multiclass" else 1
+    total_C, weight = torch.zeros(n_outputs, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    for chunk in chunks:
+        assert chunk.target_R is not None
+        target_R, weight_R = torch.as_tensor(chunk.target_R), _weights(chunk)
+        if target.task == "multiclass":
+            # One by one, so that float32 would stop counting a class at 2**24 rows.
+            total_C.index_add_(0, target_R, weight_R.double())
+        else:
+            total_C += (target_R * weight_R).sum(dtype=torch.float64)
+        weight += weight_R.sum(dtype=torch.float64)
+    mean_C = total_C.float() / weight.float()
+    if target.task == "multiclass":
+        return mean_C.clamp(1e-6).log()
+    return torch.logit(mean_C.clamp(1e-6, 1 - 1e-6)) if target.task == "binary" else mean_C
+
 
 N_CALIBRATION_BINS = 20
 
@@ -24,7 +77,7 @@ class Metrics:
 
     Binary: logloss, auc, calibration_error. Multi-class: logloss, accuracy. Regression: mse, mae, in the
     target's own unit. `loss` is the logloss or mse; early stopping looks at it, mse of standardised targets. A set that
-    holds one class has no AUC; it is left out rather than invented.
+    holds one class has no AUC; it is omitted rather than invented.
 
     Args:
         target: what is predicted.
@@ -38,13 +91,14 @@ class Metrics:
         self._weight = 0.0
         self._scores, self._labels, self._weights = Column(np.float32), Column(np.bool_), Column(np.float32)
 
-    def update(self, logits_BC: torch.Tensor, target_B: torch.Tensor, weight_B: torch.Tensor | None = None) -> None:
-        """Add a batch.
+    def update(self, logits_BC: torch.Tensor, target_B: Values, weight_B: Values | None = None) -> None:
+        """Add the rows of a batch, or of a chunk of encoded rows.
 
         Raises:
             TrainingError: for more rows than can be ranked.
         """
-        logits_BC, target_B = logits_BC.detach(), target_B.detach()
+        logits_BC, target_B = logits_BC.detach(), torch.as_tensor(target_B).detach()
+        weight_B = None if weight_B is None else torch.as_tensor(weight_B)
         weights = torch.ones(len(target_B), device=target_B.device) if weight_B is None else weight_B
         self._weight += float(weights.sum(dtype=torch.float64))
         losses_B = row_losses(logits_BC, target_B, self.target.task)
@@ -70,8 +124,8 @@ class Metrics:
         if self._weight == 0:
             return {}
         # Sums are those of standardised targets, so that no unit is too large or too small for them.
-        units = {"mse": self.target.loss_unit, "mae": self.target.scale}
-        values = {name: total / self._weight * units.get(name, 1.0) for name, total in self._sums.items()}
+        units = {"": 1.0, "target": self.target.scale, "target²": self.target.loss_unit}
+        values = {name: total / self._weight * units[METRICS[name].unit] for name, total in self._sums.items()}
         if len(self._scores):
             values |= self._ranked()
         values["loss"] = values[self._loss_name]
@@ -79,11 +133,11 @@ class Metrics:
 
     def standard_loss(self) -> float:
         """Mean loss as models are trained with it, of standardised targets: it does not depend on the target's unit."""
-        return self._sums[self._loss_name] / self._weight
+        return self._sums[self._loss_name] / self._weight if self._weight else math.nan
 
     @property
     def _loss_name(self) -> str:
-        return "mse" if self.target.task == "regression" else "logloss"
+        return loss_name(self.target.task)
 
     def _ranked(self) -> dict[str, float]:
         """Metrics that need the order of the scores."""
@@ -100,6 +154,40 @@ class Metrics:
     def _add(self, name: str, values_B: torch.Tensor, weights_B: torch.Tensor) -> None:
         total = float((values_B.double() * weights_B.double()).sum())
         self._sums[name] = self._sums.get(name, 0.0) + total
+
+
+Outputs = Callable[[EncodedRows], torch.Tensor]
+"""Raw outputs (R, C) of encoded rows: `FieldModel.outputs`, `TrainedTrees.outputs`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Metrics of some rows, and what predicting them took.
+
+    Attributes:
+        metrics: by name; empty where the rows weigh nothing.
+        standard_loss: mean loss of standardised targets, as training sees it.
+        seconds: wall time from encoded rows to raw outputs; reading rows and computing metrics are not counted.
+        n_rows: rows predicted.
+    """
+
+    metrics: dict[str, float]
+    standard_loss: float
+    seconds: float
+    n_rows: int
+
+
+def measure(outputs: Outputs, target: Target, chunks: Iterable[EncodedRows]) -> Measured:
+    """Predict rows with targets chunk by chunk, and measure."""
+    metrics, seconds, n_rows = Metrics(target), 0.0, 0
+    for chunk in chunks:
+        assert chunk.target_R is not None
+        start = time.perf_counter()
+        outputs_RC = outputs(chunk).cpu()
+        seconds += time.perf_counter() - start
+        metrics.update(outputs_RC, chunk.target_R, chunk.weight_R)
+        n_rows += len(chunk)
+    return Measured(metrics=metrics.result(), standard_loss=metrics.standard_loss(), seconds=seconds, n_rows=n_rows)
 
 
 def auc(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> float | None:
@@ -123,15 +211,14 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray, weights: np
     return binned_gap(ranking, N_CALIBRATION_BINS, lambda scores: scores.astype(np.float64))
 
 
-def base_rate_metrics(target: Target, base_C: torch.Tensor, rows: Rows) -> dict[str, float]:
+def base_rate_metrics(target: Target, base_C: torch.Tensor, chunks: Iterable[EncodedRows]) -> dict[str, float]:
     """Metrics of predicting the same output for every row: what a model must beat. Takes no memory for the rows."""
     metrics = Metrics(target, ranked=False)
     negative = positive = 0.0
-    for block in rows.blocks():
-        assert block.target_R is not None
-        metrics.update(base_C.expand(len(block), -1), block.target_R, block.weight_R)
-        weights_R = torch.ones(len(block)) if block.weight_R is None else block.weight_R
-        is_positive_R = block.target_R > 0.5
+    for chunk in chunks:
+        assert chunk.target_R is not None
+        metrics.update(base_C.expand(len(chunk), -1), chunk.target_R, chunk.weight_R)
+        weights_R, is_positive_R = _weights(chunk), torch.as_tensor(chunk.target_R) > 0.5
         positive += float(weights_R[is_positive_R].sum(dtype=torch.float64))
         negative += float(weights_R[~is_positive_R].sum(dtype=torch.float64))
     found = metrics.result()

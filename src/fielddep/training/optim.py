@@ -27,10 +27,10 @@ from typing import Literal
 import numpy as np
 import torch
 
-from fielddep import kernels
-from fielddep.kernels.network_input import look_up
-from fielddep.kernels.steps import Rule, advance
+from fielddep.nn import kernels
 from fielddep.nn.embedding import EmbeddingTable
+from fielddep.nn.kernels.network_input import look_up
+from fielddep.nn.kernels.steps import Rule, advance
 from fielddep.nn.model import FieldModel
 
 ADAM_BETAS = (0.9, 0.999)
@@ -39,7 +39,7 @@ EPSILON = {"adagrad": 1e-10, "adam": 1e-8}
 
 @dataclass(frozen=True, kw_only=True)
 class LookedUp:
-    """The distinct ids that a batch looked up, and how often; their order is that of the gradients beside them."""
+    """The distinct ids that a batch looked up, and how often; in the order of their gradients."""
 
     ids_U: torch.Tensor
     counts_U: torch.Tensor
@@ -111,7 +111,7 @@ class Optimizer:
         return state
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Everything a later run needs to go on, as tensors by name."""
+        """Everything that is needed to resume, as tensors by name."""
         return self._state
 
     def load_state(self, state: Mapping[str, torch.Tensor]) -> None:

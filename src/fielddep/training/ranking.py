@@ -1,7 +1,7 @@
 """Ranking: rows in order of their scores, exactly, in little memory. What AUC and calibration are taken from.
 
 A row is one number of 64 bits: 32 bits of its score, written such that whole numbers sort like the scores, 31 bits of
-its place and one of its label. The numbers are sorted in place (8 bytes a row) and walked through in portions, so that
+its place and one of its label. The numbers are sorted in place (8 bytes a row) and walked through in chunks, so that
 40 million rows need no more than these 8 bytes a row and what the caller keeps. Equal scores stay in the order of
 their rows.
 """
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fielddep.errors import TrainingError
 
-PORTION_ROWS = 1 << 18
+CHUNK_ROWS = 1 << 18
 GROWTH_ROWS = 1 << 18
 MAX_ROWS = 1 << 31
 _SIGN = np.uint32(1 << 31)
@@ -28,7 +28,7 @@ Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Portion:
+class Chunk:
     """Rows that follow each other in the ranking."""
 
     scores: npt.NDArray[np.float32]
@@ -37,7 +37,7 @@ class Portion:
 
 
 class Column:
-    """Numbers of rows that grow batch by batch, in one piece of memory that is not copied when it grows.
+    """Numbers of rows that grow batch by batch, in one array that is not copied when it grows.
 
     Thousands of small arrays would leave gaps between them, which can take as much memory as they do.
     """
@@ -87,8 +87,8 @@ class Ranking:
         check_n_rows(n_rows)
         self.weights = weights
         self._keys = np.empty(n_rows, dtype=np.uint64)
-        for first in range(0, n_rows, PORTION_ROWS):
-            rows = slice(first, first + PORTION_ROWS)
+        for first in range(0, n_rows, CHUNK_ROWS):
+            rows = slice(first, first + CHUNK_ROWS)
             self._keys[rows] = _keys(scores[rows], labels[rows], first)
         self._keys.sort()
 
@@ -101,14 +101,14 @@ class Ranking:
         stops: Places = np.searchsorted(self._keys, ends, side="right")
         return stops
 
-    def portions(self, start: int = 0, stop: int | None = None) -> Iterator[Portion]:
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
         """Rows of the places from `start` to `stop` of the ranking, some at a time."""
         stop = len(self) if stop is None else stop
-        for first in range(start, stop, PORTION_ROWS):
-            keys = self._keys[first : min(first + PORTION_ROWS, stop)]
+        for first in range(start, stop, CHUNK_ROWS):
+            keys = self._keys[first : min(first + CHUNK_ROWS, stop)]
             places = (keys >> np.uint64(1)) & np.uint64(MAX_ROWS - 1)
             weights = np.ones(len(keys)) if self.weights is None else self.weights[places].astype(np.float64)
-            yield Portion(scores=_scores(keys), labels=(keys & np.uint64(1)).astype(np.bool_), weights=weights)
+            yield Chunk(scores=_scores(keys), labels=(keys & np.uint64(1)).astype(np.bool_), weights=weights)
 
 
 def _keys(scores: Floats, labels: Labels, first: int) -> npt.NDArray[np.uint64]:
@@ -132,18 +132,18 @@ def area_under_curve(ranking: Ranking) -> float | None:
     area = below = 0.0
     tied = _Tie(score=np.float32(np.nan))
     positive = 0.0
-    for portion in ranking.portions():
-        starts = np.flatnonzero(np.r_[True, portion.scores[1:] != portion.scores[:-1]])
-        positive_at = np.add.reduceat(portion.weights * portion.labels, starts)
-        negative_at = np.add.reduceat(portion.weights * ~portion.labels, starts)
+    for chunk in ranking.chunks():
+        starts = np.flatnonzero(np.r_[True, chunk.scores[1:] != chunk.scores[:-1]])
+        positive_at = np.add.reduceat(chunk.weights * chunk.labels, starts)
+        negative_at = np.add.reduceat(chunk.weights * ~chunk.labels, starts)
         positive += positive_at.sum()
-        if portion.scores[0] == tied.score:  # the last tie goes on, so it takes part in this portion
+        if chunk.scores[0] == tied.score:  # the last tie continues into this chunk
             positive_at[0] += tied.positive
             negative_at[0] += tied.negative
         else:
             area += tied.positive * (below + tied.negative / 2)
             below += tied.negative
-        tied = _Tie(score=portion.scores[-1], positive=positive_at[-1], negative=negative_at[-1])
+        tied = _Tie(score=chunk.scores[-1], positive=positive_at[-1], negative=negative_at[-1])
         before = below + np.cumsum(negative_at[:-1]) - negative_at[:-1]
         area += float((positive_at[:-1] * (before + negative_at[:-1] / 2)).sum())
         below += float(negative_at[:-1].sum())
@@ -200,8 +200,8 @@ def binned_gap(ranking: Ranking, n_bins: int, probability: Callable[[npt.NDArray
     gaps = weight = 0.0
     for start, stop in zip([0, *stops[:-1]], stops, strict=True):
         gap = 0.0
-        for portion in ranking.portions(start, stop):
-            gap += float((portion.weights * (probability(portion.scores) - portion.labels)).sum())
-            weight += float(portion.weights.sum())
+        for chunk in ranking.chunks(start, stop):
+            gap += float((chunk.weights * (probability(chunk.scores) - chunk.labels)).sum())
+            weight += float(chunk.weights.sum())
         gaps += abs(gap)
     return gaps / max(weight, 1e-300)

@@ -10,25 +10,23 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 
-from fielddep.config import TrainConfig
-from fielddep.data.batch import Batch, join_batches
-from fielddep.data.loader import BatchSource
-from fielddep.data.target import Target
+from fielddep.config.settings import TrainConfig
+from fielddep.encoding.rows import Batch, Inputs
+from fielddep.encoding.target import Target
 from fielddep.errors import CheckpointError, TrainingError
 from fielddep.nn.model import START_ROWS, FieldModel
+from fielddep.observer import Observer
+from fielddep.store.loader import Loader
+from fielddep.store.shards import StorePart
 from fielddep.training.average import WeightAverage
-from fielddep.training.best import BestWeights, copy_weights
-from fielddep.training.callbacks import Callback, TrainingPlan
-from fielddep.training.checkpoint import CheckpointFolder
-from fielddep.training.history import Evaluation, History
-from fielddep.training.metrics import Metrics
-from fielddep.training.objective import mean_loss
+from fielddep.training.checkpoint import BestWeights, CheckpointFolder, Evaluation, History, copy_weights
+from fielddep.training.metrics import mean_loss, measure
 from fielddep.training.optim import Optimizer
 
 NAN_CHECK_STEPS = 50
@@ -65,7 +63,7 @@ class Trainer:
         validation: validation rows.
         prepare: changes a training batch, for instance to train the rare id.
         l2_scale_I: factor of the ridge of every joint id.
-        callbacks: lookers-on.
+        observer: gets every step and evaluation.
         history: where evaluations are kept.
         checkpoints: folder for checkpoints, which keeps the best weights too; None writes none.
     """
@@ -76,11 +74,11 @@ class Trainer:
         target: Target,
         config: TrainConfig,
         *,
-        train: BatchSource,
-        validation: BatchSource,
+        train: Loader,
+        validation: StorePart,
         prepare: Callable[[Batch, int], Batch] | None = None,
         l2_scale_I: torch.Tensor | None = None,
-        callbacks: Sequence[Callback] = (),
+        observer: Observer | None = None,
         history: History | None = None,
         checkpoints: CheckpointFolder | None = None,
     ) -> None:
@@ -96,7 +94,7 @@ class Trainer:
         self.train = train
         self.validation = validation
         self.prepare = prepare or (lambda batch, step: batch)
-        self.callbacks = callbacks
+        self.observer = observer or Observer()
         self.history = History() if history is None else history
         self.checkpoints = checkpoints
         self.device = torch.device(config.device)
@@ -112,7 +110,7 @@ class Trainer:
             weight_decay=config.weight_decay,
             clip_norm=config.clip_norm,
         )
-        self.average = WeightAverage(config.average) if config.average > 0 else None
+        self.average = WeightAverage(config.average_decay) if config.average_decay > 0 else None
         self.eval_interval = max(1, round(train.n_batches / config.eval_every))
         self.n_steps = train.n_batches * config.max_epochs
         self._best = BestWeights(checkpoints)
@@ -126,21 +124,11 @@ class Trainer:
             torch.manual_seed(self.config.seed)
             if resume:
                 self._restore()
-            plan = TrainingPlan(
-                n_rows=self.train.n_rows,
-                n_batches=self.train.n_batches,
-                max_epochs=self.config.max_epochs,
-                start_step=self.state.step,
-            )
-            try:
-                self._tell(lambda c: c.on_start(plan))
-                self._clock = time.perf_counter() - self.state.seconds
-                if self.state.step == 0:
-                    self._start_model()
-                while not self.state.finished:
-                    self.run_epoch()
-            finally:
-                self._tell(lambda c: c.on_end())
+            self._clock = time.perf_counter() - self.state.seconds
+            if self.state.step == 0:
+                self._start_model()
+            while not self.state.finished:
+                self.run_epoch()
         self._best.restore(self.model, self.state.best_step)
         self.model.eval()
         return self.history
@@ -149,12 +137,14 @@ class Trainer:
         """Show some training rows to a model that starts from rows."""
         if type(self.model).start_from is FieldModel.start_from:
             return
-        rows: list[Batch] = []
+        found: list[Inputs] = []
+        n_rows = 0
         for batch in self.train.batches():
-            rows.append(dataclasses.replace(batch, target_B=None, weight_B=None))
-            if sum(map(len, rows)) >= START_ROWS:
+            found.append(batch.to(self.device).inputs)
+            n_rows += len(batch)
+            if n_rows >= START_ROWS:
                 break
-        self.model.start_from(join_batches(rows).to(self.device))
+        self.model.start_from(Inputs.concat(found))
 
     def run_epoch(self) -> None:
         """Learn from the rest of the current epoch's batches, evaluating on the way."""
@@ -179,22 +169,23 @@ class Trainer:
         assert batch.target_B is not None
         self.optimizer.lr = self.state.lr * self._decay()
         self.optimizer.zero_grad()
-        logits_BC, penalty = self.model.training_forward(batch.ids_BF, batch.numbers_BN)
+        logits_BC, penalty = self.model.training_forward(batch.inputs)
         loss = mean_loss(logits_BC, batch.target_B, batch.weight_B, self.target.task)
         total = loss if penalty is None else loss + penalty
         total.backward()  # type: ignore[no-untyped-call]
         if self.device.type == "cpu" or self.state.step % NAN_CHECK_STEPS == 0:
             self._guard(batch, total)
-        self.optimizer.step(batch.ids_BF)
+        self.optimizer.step(batch.inputs.ids_BF)
         self.model.after_step(self.state.step)
         self._loss_sum += loss.detach()
         self._n_losses += 1
-        self._tell(lambda c: c.on_step(self.state.step, len(batch), float(loss.detach())))
+        self.observer.on_step(self.state.step, len(batch), float(loss.detach()))
 
     def _evaluate_and_decide(self, last: bool) -> None:
         with self._averaged():
-            metrics = _measured(self.model, self.target, self.validation, self.device)
-            loss = metrics.standard_loss()
+            self.model.eval()
+            measured = measure(self.model.outputs, self.target, self.validation.chunks())
+            loss = measured.standard_loss
             if not math.isfinite(loss):
                 raise TrainingError(self._advice("the validation loss is not a number"))
             improved = self._is_better(loss)
@@ -211,7 +202,7 @@ class Trainer:
             epoch=self.state.step / self.train.n_batches,
             lr=self.state.lr,
             train_loss=float(self._loss_sum) / self._n_losses * self.target.loss_unit,
-            validation=metrics.result(),
+            validation=measured.metrics,
             best=improved,
             seconds=round(time.perf_counter() - self._clock, 3),
             rows_per_s=round(self.state.step / self.train.n_batches * self.train.n_rows / self.state.train_seconds, 1),
@@ -227,10 +218,10 @@ class Trainer:
                 self._best.restore(self.model, self.state.best_step)
         self.state.finished = last or self.state.n_bad >= self.config.patience
         self._checkpoint()
-        self._tell(lambda c: c.on_evaluation(evaluation))
+        self.observer.on_evaluation(evaluation)
 
     def _averaged(self) -> AbstractContextManager[None]:
-        """Within the block the model has the mean of its weights over the last evaluations, where that is asked."""
+        """Within the context the model has the mean of its weights over the last evaluations, if asked for."""
         if self.average is None:
             return nullcontext()
         self.average.update(self.model)
@@ -242,7 +233,7 @@ class Trainer:
         return 1.0 - (self.state.step - 1) / self.n_steps if self.config.lr_decay == "linear" else 1.0
 
     def _is_better(self, loss: float) -> bool:
-        """Whether a validation loss fell by enough; `min_delta` is in the target's own unit, as losses are told."""
+        """Whether a validation loss fell by enough; `min_delta` is in the target's own unit, as losses are reported."""
         least = self.config.min_delta / self.target.scale / self.target.scale
         return self.state.best_step < 0 or loss < self.state.best_loss - least
 
@@ -273,7 +264,7 @@ class Trainer:
         except (KeyError, RuntimeError) as error:
             raise CheckpointError(
                 f"the checkpoint does not fit this model ({str(error).splitlines()[0]}); data or settings have "
-                "changed since it was written. Use the same table and settings, or --force to train anew"
+                "changed since it was written. Use the same table and settings, or start over with --force"
             ) from error
         torch.set_rng_state(checkpoint.tensors["random"].cpu())
         if self.device.type == "cuda" and "random_device" in checkpoint.tensors:
@@ -292,35 +283,15 @@ class Trainer:
             "train.clip_norm = 1.0, or bin the numerical field (data.numeric = 'quantile')"
         )
 
-    def _tell(self, event: Callable[[Callback], None]) -> None:
-        for callback in self.callbacks:
-            event(callback)
-
-
-def evaluate(model: FieldModel, target: Target, loader: BatchSource, device: torch.device) -> dict[str, float]:
-    """Metrics of a model on all rows of a loader."""
-    return _measured(model, target, loader, device).result()
-
-
-@torch.no_grad()
-def _measured(model: FieldModel, target: Target, loader: BatchSource, device: torch.device) -> Metrics:
-    model.eval()
-    metrics = Metrics(target)
-    for batch in loader.batches():
-        moved = batch.to(device)
-        assert moved.target_B is not None
-        metrics.update(model(moved.ids_BF, moved.numbers_BN), moved.target_B, moved.weight_B)
-    return metrics
-
 
 def _suspect(model: FieldModel, batch: Batch) -> str | None:
     """Field whose numbers or embeddings are not finite or largest, the likeliest cause of a diverged loss."""
     layout = model.layout
     for position, field in enumerate(layout.numerical):
-        if not torch.isfinite(batch.numbers_BN[:, position]).all():
+        if not torch.isfinite(batch.inputs.numbers_BN[:, position]).all():
             return layout.names[field]
     sizes_F = torch.zeros(layout.n_columns)
     for _, table in model.tables():
-        rows_BF = table.weight.detach()[table.rows_of(batch.ids_BF)].abs().amax(dim=2).cpu()
+        rows_BF = table.weight.detach()[table.rows_of(batch.inputs.ids_BF)].abs().amax(dim=2).cpu()
         sizes_F = torch.maximum(sizes_F, torch.nan_to_num(rows_BF, nan=math.inf).amax(dim=0))
     return layout.names[int(sizes_F.argmax())] if len(sizes_F) else None

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fielddep.data.batch import Batch, FieldLayout
+from fielddep.encoding.rows import Batch, Layout
 
 FLOOR = 1e-3
 """Smallest probability of a value to be replaced, in fields that have any."""
@@ -33,7 +33,7 @@ class UnknownTraining:
         seed: the draws of a step depend on nothing but seed and step.
     """
 
-    def __init__(self, layout: FieldLayout, counts: Sequence[np.ndarray], *, rate: float, seed: int) -> None:
+    def __init__(self, layout: Layout, counts: Sequence[np.ndarray], *, rate: float, seed: int) -> None:
         self.seed = seed
         self.active = rate > 0
         self.crosses = layout.crosses
@@ -52,10 +52,11 @@ class UnknownTraining:
         if not self.active:
             return batch
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + 500_009 + step)
-        draw_BF = torch.rand(batch.ids_BF.shape, generator=generator)
-        hidden_BF = draw_BF < self.chance[batch.ids_BF]
+        ids_BF = batch.inputs.ids_BF
+        hidden_BF = torch.rand(ids_BF.shape, generator=generator) < self.chance[ids_BF]
         n_fields = hidden_BF.shape[1] - len(self.crosses)
         for position, (left, right) in enumerate(self.crosses, start=n_fields):
             # A cross of an unknown value is unknown too.
             hidden_BF[:, position] |= hidden_BF[:, left] | hidden_BF[:, right]
-        return replace(batch, ids_BF=torch.where(hidden_BF, self.rare_F, batch.ids_BF))
+        inputs = batch.inputs._replace(ids_BF=torch.where(hidden_BF, self.rare_F, ids_BF))
+        return replace(batch, inputs=inputs)

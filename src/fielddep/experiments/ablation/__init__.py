@@ -1,9 +1,8 @@
 """The paper's questions to MDL: variants, sparsity, steps and depth, answered by trainings on one table.
 
-plan, points        what is asked, and which settings that means
-run, trainings      one training and its figures; all of them
-measures, results   figures of a trained model; figures of a question over seeds
-verdicts, claims    whether a claim holds; the claims of the paper
-tables, plots       how answers are shown
-files, ablate       where they are kept; everything in order
+plan        what is asked, and which settings that means
+trainings   the trainings, and what is measured on each
+claims      the claims of the paper, and whether they hold
+tables      how answers are shown
+ablate      everything in order, and where it is kept
 """

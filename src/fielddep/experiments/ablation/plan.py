@@ -1,20 +1,201 @@
-"""Plan of an ablation: which of the paper's questions are asked, with how many seeds, on which grids."""
+"""Plan of an ablation: which of the paper's questions are asked, and which trainings answer them.
+
+Equal settings are one training, whichever questions it answers: MDL with its tuned settings is a variant, a lambda, a T
+and a depth at once, and is trained once per seed.
+"""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from fielddep.config.mdl import MDLConfig
+from fielddep.config.settings import Config
 from fielddep.errors import UserError
 from fielddep.experiments.contenders import Contender, find_contender
 from fielddep.experiments.plan import Plan
+from fielddep.wording import did_you_mean
+
+VARIANT, ZETA, LAMBDA = "variant", "zeta", "sparsity"
+EVALUATED_STEPS, TRAINED_STEPS, LAYERS = "evaluated_steps", "trained_steps", "layers"
+DEFAULT_WIDTH = 100
+"""Width of hidden layers where the tuned network has none."""
+DIGITS = 3
+"""Digits of a lambda that is not the tuned one."""
+
+PAPER_STEPS, PAPER_LAYERS = 4, 3
+"""The best T to train with and the best depth in the paper's appendix."""
+
+Value = str | float | int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Settings that are trained, and their name in files."""
+
+    name: str
+    config: Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One value of a setting.
+
+    Attributes:
+        value: the value.
+        training: the training with this value.
+        n_steps: refinement steps of the evaluation; None: as many as in training.
+    """
+
+    value: Value
+    training: Training
+    n_steps: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """A setting that is varied.
+
+    Attributes:
+        question: the question that it answers.
+        setting: what is varied.
+        points: its values.
+        control: the value that the others are compared with.
+        control_is: why, in one word.
+    """
+
+    question: str
+    setting: str
+    points: tuple[Point, ...]
+    control: Value | None = None
+    control_is: str = ""
+
+    @property
+    def trainings(self) -> tuple[Training, ...]:
+        """The different trainings."""
+        return tuple({point.training.name: point.training for point in self.points}.values())
+
+
+def tuned(config: Config) -> Training:
+    """MDL with its tuned settings.
+
+    Raises:
+        UserError: they are not those of a model that refines.
+    """
+    model = mdl_settings(config)
+    if model.dependencies != "refined":
+        raise UserError(
+            f"an ablation needs settings of {MDL} with model.dependencies = 'refined', given {model.dependencies!r}; "
+            "drop that setting"
+        )
+    return Training(name=MDL, config=config)
+
+
+def mdl_settings(config: Config) -> MDLConfig:
+    """The settings of MDL."""
+    assert isinstance(config.model, MDLConfig)
+    return config.model
+
+
+def steps_training(base: Training, plan: AblationPlan) -> Training:
+    """The training that is evaluated with other numbers of steps."""
+    return _changed(base, TRAINED_STEPS, plan.steps_of_training, {"model.n_inner_steps": plan.steps_of_training})
+
+
+def zeta_sweep(config: Config, plan: AblationPlan) -> Sweep:
+    """*global dep* with every weight of the dependency loss."""
+    points = [
+        Point(value=zeta, training=_named(f"{GLOBAL}-{ZETA}", zeta, config.replace({"model.global_penalty": zeta})))
+        for zeta in plan.zetas
+    ]
+    return Sweep(question=VARIANTS, setting=ZETA, points=tuple(points))
+
+
+def variant_sweep(base: Training, without: Config, global_dep: Training) -> Sweep:
+    """The two variants and the model itself."""
+    trainings = {WITHOUT: Training(name=WITHOUT, config=without), GLOBAL: global_dep, MDL: base}
+    points = tuple(Point(value=name, training=training) for name, training in trainings.items())
+    return Sweep(question=VARIANTS, setting=VARIANT, points=points, control=MDL)
+
+
+def curve_sweeps(question: str, base: Training, plan: AblationPlan) -> tuple[Sweep, ...]:
+    """The settings that are varied for a question other than that of the variants."""
+    if question == SPARSITY:
+        return (_sparsity_sweep(base, plan),)
+    if question == STEPS:
+        return _evaluated_sweep(base, plan), _trained_sweep(base, plan)
+    assert question == DEPTH
+    return (_depth_sweep(base, plan),)
+
+
+def _sparsity_sweep(base: Training, plan: AblationPlan) -> Sweep:
+    best = mdl_settings(base.config).sparsity
+    values = [best if factor == 1 else _rounded(best * factor) for factor in plan.sparsity_factors]
+    points = tuple(Point(value=v, training=_changed(base, LAMBDA, v, {"model.sparsity": v})) for v in values)
+    return Sweep(question=SPARSITY, setting=LAMBDA, points=points, control=best, control_is="tuned")
+
+
+def _evaluated_sweep(base: Training, plan: AblationPlan) -> Sweep:
+    training = steps_training(base, plan)
+    points = tuple(Point(value=t, training=training, n_steps=t) for t in plan.evaluated_steps)
+    return Sweep(
+        question=STEPS, setting=EVALUATED_STEPS, points=points, control=plan.steps_of_training, control_is="trained"
+    )
+
+
+def _trained_sweep(base: Training, plan: AblationPlan) -> Sweep:
+    points = tuple(
+        Point(value=t, training=_changed(base, TRAINED_STEPS, t, {"model.n_inner_steps": t}))
+        for t in plan.trained_steps
+    )
+    return Sweep(question=STEPS, setting=TRAINED_STEPS, points=points, control=PAPER_STEPS, control_is="paper")
+
+
+def _depth_sweep(base: Training, plan: AblationPlan) -> Sweep:
+    """The depths of the plan, and the tuned one where it is not among them."""
+    width, n_tuned = hidden_width(base.config), len(mdl_settings(base.config).hidden) + 1
+    trainings = {n: _changed(base, LAYERS, n, {"model.hidden": (width,) * (n - 1)}) for n in plan.layers}
+    trainings.setdefault(n_tuned, base)
+    points = tuple(Point(value=n, training=trainings[n]) for n in sorted(trainings))
+    return Sweep(question=DEPTH, setting=LAYERS, points=points, control=PAPER_LAYERS, control_is="paper")
+
+
+def hidden_width(config: Config) -> int:
+    """How wide hidden layers are where their number is varied."""
+    hidden = mdl_settings(config).hidden
+    return hidden[0] if hidden else DEFAULT_WIDTH
+
+
+def _changed(base: Training, setting: str, value: float, settings: Mapping[str, Any]) -> Training:
+    """The tuned training with a setting changed; itself where that changes nothing."""
+    config = base.config.replace(settings)
+    return base if config == base.config else _named(setting, value, config)
+
+
+def _named(setting: str, value: float, config: Config) -> Training:
+    return Training(name=f"{setting}-{value:g}", config=config)
+
+
+def format_value(value: Value) -> str:
+    """A value as tables show it.
+
+    Example:
+        >>> format_value(2869.7), format_value("mdl")
+        ('2870', 'mdl')
+    """
+    return value if isinstance(value, str) else f"{_rounded(value):g}"
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
 
 ALL = "all"
 VARIANTS, SPARSITY, STEPS, DEPTH = "variants", "sparsity", "steps", "depth"
 DEFAULT_SEEDS = {VARIANTS: 5, SPARSITY: 3, STEPS: 3, DEPTH: 3}
-"""Seeds by what is asked, where none are given: tests between variants need more than curves do."""
-WHATS = tuple(DEFAULT_SEEDS)
+"""Seeds by question, where none are given: tests between variants need more than curves do."""
+QUESTIONS = tuple(DEFAULT_SEEDS)
 
 WITHOUT, GLOBAL, MDL = "mdl-wo-dep", "mdl-global-dep", "mdl"
 """The paper's two variants, and the model itself."""
@@ -23,25 +204,25 @@ TRAIN_ROWS = 200_000
 
 @dataclass(frozen=True, kw_only=True)
 class AblationPlan:
-    """What an ablation asks, and how.
+    """The questions of an ablation, and how they are answered.
 
     Attributes:
-        whats: what is asked, of `WHATS`.
-        runs: how settings are found and trainings are run; its number of seeds is not looked at.
+        questions: some of `QUESTIONS`.
+        runs: how settings are found and trainings are run; its number of seeds is ignored.
         seeds: runs of every setting; None for `DEFAULT_SEEDS`.
         zetas: weights of the dependency loss that *global dep* may have; validation rows choose.
-        sparsity_factors: lambda is varied by these factors of its tuned value.
+        sparsity_factors: multiples of the tuned lambda.
         trained_steps: numbers of refinement steps (T) to train with.
         steps_of_training: T of the model that is evaluated with other numbers of steps.
         evaluated_steps: those numbers.
-        layers: linear layers of the network, the output among them; the tuned number is added where it is missing.
-        train_rows: training rows at most that are measured on, a random sample where there are more.
+        layers: linear layers of the network, output included; the tuned number is added where it is missing.
+        train_rows: training rows to measure on at most; a random sample where there are more.
 
     Raises:
         UserError: for no seeds, or no rows to measure on.
     """
 
-    whats: tuple[str, ...]
+    questions: tuple[str, ...]
     runs: Plan
     seeds: int | None = None
     zetas: tuple[float, ...] = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
@@ -54,37 +235,36 @@ class AblationPlan:
 
     def __post_init__(self) -> None:
         if self.seeds is not None and self.seeds < 1:
-            raise UserError(f"an ablation needs at least one seed, given {self.seeds}")
+            raise UserError(f"expected at least one seed, given {self.seeds}")
         if self.train_rows < 1:
-            raise UserError(f"an ablation measures on at least one training row, given {self.train_rows}")
+            raise UserError(f"expected at least one training row to measure on, given {self.train_rows}")
 
-    def n_seeds(self, what: str) -> int:
-        """Runs of every setting of what is asked."""
-        return DEFAULT_SEEDS[what] if self.seeds is None else self.seeds
+    def n_seeds(self, question: str) -> int:
+        """Runs of every setting of a question."""
+        return DEFAULT_SEEDS[question] if self.seeds is None else self.seeds
 
 
-def find_whats(text: str) -> tuple[str, ...]:
-    """What is asked by a list such as "variants,steps"; "all" stands for everything.
+def parse_questions(text: str) -> tuple[str, ...]:
+    """The questions in a list such as "variants,steps"; "all" stands for every question.
 
     Raises:
         UserError: for an unknown word, or none at all.
 
     Example:
-        >>> find_whats("depth,variants")
+        >>> parse_questions("depth,variants")
         ('variants', 'depth')
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     for word in words:
-        if word not in (*WHATS, ALL):
-            near = difflib.get_close_matches(word.lower(), [*WHATS, ALL], n=1)
-            advice = f"; did you mean {near[0]!r}?" if near else ""
-            raise UserError(f"an ablation asks for {', '.join(WHATS)} or {ALL}, given {word!r}{advice}")
+        if word not in (*QUESTIONS, ALL):
+            advice = did_you_mean(word, [*QUESTIONS, ALL], what="questions")
+            raise UserError(f"an ablation has no question {word!r}; {advice}")
     if not words:
-        raise UserError(f"an ablation asks for {', '.join(WHATS)} or {ALL}; given {text!r}")
-    return tuple(what for what in WHATS if what in words or ALL in words)
+        raise UserError(f"expected {', '.join(QUESTIONS)} or {ALL}, given {text!r}")
+    return tuple(question for question in QUESTIONS if question in words or ALL in words)
 
 
-def ablated_contenders(whats: Sequence[str]) -> tuple[Contender, ...]:
+def ablated_contenders(questions: Sequence[str]) -> tuple[Contender, ...]:
     """The models whose settings are needed."""
-    names = (WITHOUT, GLOBAL, MDL) if VARIANTS in whats else (MDL,)
+    names = (WITHOUT, GLOBAL, MDL) if VARIANTS in questions else (MDL,)
     return tuple(find_contender(name) for name in names)

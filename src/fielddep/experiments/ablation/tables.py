@@ -1,29 +1,39 @@
-"""Tables of an ablation: one row a value of a setting, one column a part of the rows and metric."""
+"""Tables and pictures of an ablation.
+
+A table has one row per value of a setting and one column per part of the rows and metric. Pictures (extra `plot`) are
+curves over a setting, and boxes of the variants.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from typing import Any
 
-from fielddep.experiments.ablation.points import (
+from fielddep.config.metrics import METRICS, loss_name, metric_title
+from fielddep.experiments.ablation.plan import (
     EVALUATED_STEPS,
+    GLOBAL,
     LAMBDA,
     LAYERS,
+    MDL,
     TRAINED_STEPS,
     VARIANT,
+    WITHOUT,
     ZETA,
     Point,
-    short,
+    format_value,
 )
-from fielddep.experiments.ablation.results import PARTS, SweepResult, finite
-from fielddep.experiments.ablation.run import DEPENDENCY_LOSS, MU_STD
-from fielddep.experiments.formatting import ABSENT, decimals, fixed, with_spread
-from fielddep.experiments.grid import Cell, Grid
-from fielddep.experiments.model_rows import METRICS
-from fielddep.experiments.rendering import comparison_grid, dunnett_grid, metric_label
-from fielddep.experiments.summary import Summary
+from fielddep.experiments.ablation.trainings import DEPENDENCY_LOSS, MU_STD, PARTS, SweepResult, finite
+from fielddep.experiments.rendering import ABSENT, Cell, Grid, comparison_grid, decimals, dunnett_grid, with_spread
+from fielddep.experiments.significance import Summary
 from fielddep.experiments.tables import ComparisonTable
+from fielddep.explain.palette import LIGHT
+from fielddep.explain.plots import Canvas, tidy
+from fielddep.wording import fixed
 
 SETTING_LABELS = {
     VARIANT: "variant",
@@ -46,7 +56,7 @@ _FIGURES = {DEPENDENCY_LOSS: "dependency loss", MU_STD: "std of mu/lambda"}
 
 def figure_label(metric: str) -> str:
     """Name of a metric or of a figure of the dependencies as a heading."""
-    return _FIGURES.get(metric) or metric_label(metric)
+    return _FIGURES.get(metric) or metric_title(metric)
 
 
 def grids_of(result: SweepResult, parts: Sequence[str] = PARTS) -> tuple[Grid, ...]:
@@ -80,7 +90,7 @@ def sweep_grid(result: SweepResult, parts: Sequence[str] = PARTS) -> Grid:
 
 def _name(result: SweepResult, point: Point) -> str:
     is_control = point.value == result.sweep.control and bool(result.sweep.control_is)
-    return short(point.value) + (f" ({result.sweep.control_is})" if is_control else "")
+    return format_value(point.value) + (f" ({result.sweep.control_is})" if is_control else "")
 
 
 def _column(result: SweepResult, part: str, metric: str) -> list[Cell]:
@@ -101,5 +111,159 @@ def _best(summaries: Sequence[Summary], metric: str) -> float | None:
     """The best mean of a metric; figures of the dependencies have none."""
     if metric not in METRICS:
         return None
-    best = max if METRICS[metric] == "higher" else min
+    best = max if METRICS[metric].higher_is_better else min
     return best((summary.mean for summary in summaries), default=None)
+
+
+BLUE, ORANGE, GREEN = LIGHT.series[:3]
+LOG_RATIO = 30
+"""Figures of the dependencies that differ by more than this factor are drawn on a logarithmic axis."""
+BOXES = {WITHOUT: ("w/o dep", LIGHT.muted), GLOBAL: ("global dep", ORANGE), MDL: ("MDL", BLUE)}
+PART_NAMES = {"train": "training rows", "validation": "validation rows", "test": "test rows"}
+X_LABELS = {
+    LAMBDA: r"$\lambda$",
+    EVALUATED_STEPS: "$T$ at evaluation",
+    TRAINED_STEPS: "$T$ of training",
+    LAYERS: "layers, the output among them",
+}
+DASHED = {
+    LAMBDA: "the tuned value",
+    EVALUATED_STEPS: "the T of training",
+    TRAINED_STEPS: "the paper's best",
+    LAYERS: "the paper's best",
+}
+
+
+def draw(result: SweepResult, path: Path) -> None:
+    """Draw a setting: boxes of the variants, curves of all others.
+
+    Raises:
+        MissingExtraError: Matplotlib is not installed.
+    """
+    if result.sweep.setting == VARIANT:
+        draw_boxes(result, path)
+    else:
+        draw_curves(result, path)
+
+
+def draw_curves(result: SweepResult, path: Path) -> None:
+    """One row of panels a metric, one column a part of the rows."""
+    metrics, setting = result.metrics, result.sweep.setting
+    with Canvas(path, width=9.6, height=0.75 + 2.0 * len(metrics), n_rows=len(metrics), n_columns=len(PARTS)) as canvas:
+        canvas.title(f"{result.dataset}: {SUBJECTS[setting]}")
+        canvas.figure.supxlabel(_note(result), x=0.008, ha="left", fontsize=8, color=LIGHT.ink)
+        for row, metric in enumerate(metrics):
+            for column, part in enumerate(PARTS):
+                _panel(canvas.axes[row][column], result, part, metric)
+            canvas.axes[row][0].set_ylabel(_y_label(metric))
+        for column, part in enumerate(PARTS):
+            canvas.axes[0][column].set_title(PART_NAMES[part])
+            canvas.axes[-1][column].set_xlabel(X_LABELS[setting])
+        canvas.figure.align_ylabels(canvas.axes[:, 0])
+
+
+def _panel(axis: Any, result: SweepResult, part: str, metric: str) -> None:
+    """The mean over seeds, and what the seeds did."""
+    sweep, color = result.sweep, _color(metric)
+    found = {point.value: finite(result.values(point.value, part, metric)) for point in sweep.points}
+    summaries = {value: Summary.of(values) for value, values in found.items() if values}
+    means = [summary.mean for summary in summaries.values()]
+    if sweep.setting == EVALUATED_STEPS:
+        _seed_lines(axis, result.curves(part, metric), list(found), sweep.control, color)
+    else:
+        _spread(axis, found, summaries, color)
+    axis.plot(list(summaries), means, "o-", color=color, linewidth=1.7, markersize=4.5)
+    axis.ticklabel_format(axis="y", useOffset=False)
+    if metric in (DEPENDENCY_LOSS, MU_STD) and means and 0 < LOG_RATIO * min(means) < max(means):
+        axis.set_yscale("log")
+    _scale_x(axis, result)
+    tidy(axis)
+    if sweep.control in summaries:
+        axis.axvline(sweep.control, color=LIGHT.ink, linestyle=(0, (4, 3)), linewidth=0.9, zorder=1.5)
+
+
+def _seed_lines(axis: Any, curves: Mapping[int, list[float]], xs: list[Any], control: Any, color: str) -> None:
+    """Single seeds, shifted to meet at the control: seeds differ by more than the steps of one of them do."""
+    at = xs.index(control) if control in xs else 0
+    level = {seed: curve[at] for seed, curve in curves.items() if math.isfinite(curve[at])}
+    for seed, own in level.items():
+        shift = sum(level.values()) / len(level) - own
+        axis.plot(xs, [y + shift for y in curves[seed]], color=color, alpha=0.4, linewidth=0.9)
+
+
+def _spread(axis: Any, found: Mapping[Any, list[float]], summaries: Mapping[Any, Summary], color: str) -> None:
+    """Every run, and a band of one standard deviation that does not leave what the runs span."""
+    for value, values in found.items():
+        axis.plot([value] * len(values), values, ".", color=color, alpha=0.5, markersize=4)
+    low = [max(s.mean - s.sd, min(found[value])) for value, s in summaries.items()]
+    high = [min(s.mean + s.sd, max(found[value])) for value, s in summaries.items()]
+    axis.fill_between(list(summaries), low, high, color=color, alpha=0.15, linewidth=0)
+
+
+def _scale_x(axis: Any, result: SweepResult) -> None:
+    values = [point.value for point in result.sweep.points]
+    if result.sweep.setting == LAMBDA:
+        axis.set_xscale("log")
+        axis.minorticks_off()
+    axis.set_xticks(values, [format_value(value) for value in values])
+
+
+def draw_boxes(result: SweepResult, path: Path) -> None:
+    """A panel a metric; the box of every variant and its single runs on the test rows."""
+    metrics, points = result.metrics, result.sweep.points
+    with Canvas(path, width=3.5 * len(metrics), height=3.4, n_columns=len(metrics)) as canvas:
+        canvas.title(f"{result.dataset}: {SUBJECTS[VARIANT]}, test rows ({_seeds(result)})")
+        for axis, metric in zip(canvas.axes[0], metrics, strict=True):
+            for place, point in enumerate(points):
+                values = finite(result.values(point.value, "test", metric))
+                if values:
+                    _box(axis, place, values, BOXES[str(point.value)][1])
+            axis.set_xticks(range(len(points)), [BOXES[str(point.value)][0] for point in points])
+            axis.set_xlim(-0.6, len(points) - 0.4)
+            axis.ticklabel_format(axis="y", useOffset=False)
+            axis.set_title(f"{figure_label(metric)} ({METRICS[metric].better} is better)")
+            tidy(axis, grid="y")
+
+
+def _box(axis: Any, place: int, values: list[float], color: str) -> None:
+    line = {"color": color, "linewidth": 1.3}
+    axis.boxplot(
+        [values],
+        positions=[place],
+        widths=0.5,
+        showfliers=False,  # every run is drawn
+        patch_artist=True,
+        boxprops={"facecolor": color, "alpha": 0.3, "edgecolor": color},
+        medianprops={**line, "linewidth": 2},
+        whiskerprops=line,
+        capprops=line,
+    )
+    # Side by side, so that equal runs can be distinguished; not at random, so that a picture can be redrawn.
+    xs = [place + 0.07 * (number - (len(values) - 1) / 2) for number in range(len(values))]
+    axis.plot(xs, values, "o", color=color, markersize=4.5, markeredgecolor="white", markeredgewidth=0.7)
+
+
+def _color(metric: str) -> str:
+    if metric in (DEPENDENCY_LOSS, MU_STD):
+        return GREEN
+    return BLUE if metric in map(loss_name, ("binary", "regression")) else ORANGE
+
+
+def _y_label(metric: str) -> str:
+    return r"std of $\mu^{(T)}/\lambda$" if metric == MU_STD else figure_label(metric)
+
+
+def _seeds(result: SweepResult) -> str:
+    return "one seed" if result.n_seeds == 1 else f"{result.n_seeds} seeds"
+
+
+def _note(result: SweepResult) -> str:
+    """What the marks of a picture of curves mean."""
+    dashed = f"dashed: {DASHED[result.sweep.setting]}"
+    if result.n_seeds == 1:
+        return f"One seed; {dashed}."
+    paired = result.sweep.setting == EVALUATED_STEPS
+    spread = (
+        "thin: single seeds, shifted to meet there" if paired else "dots: single runs; band: one standard deviation"
+    )
+    return f"Mean over {result.n_seeds} seeds; {dashed}; {spread}."

@@ -1,28 +1,262 @@
-"""Trainings of an ablation: run once a seed, whichever questions they answer."""
+"""Trainings of an ablation: each is run once per seed, whichever questions it answers, and measured on all parts.
+
+A trained MDL is also evaluated with other numbers of refinement steps, and its dependencies are measured. All rows are
+read chunk by chunk, so they may be larger than memory.
+
+Shape legend: B rows, F fields (m).
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from fielddep.data.store.store import Store
-from fielddep.environment import source_version
-from fielddep.experiments.ablation.plan import VARIANTS, AblationPlan
-from fielddep.experiments.ablation.points import Sweep, Training, steps_training, zeta_sweep
-from fielddep.experiments.ablation.results import Runs, SweepResult, finite
-from fielddep.experiments.ablation.run import AblationJob
+import polars as pl
+import torch
+
+from fielddep.artifacts.run import source_version
+from fielddep.config.metrics import in_order
+from fielddep.encoding.rows import Batch, sample_rows
+from fielddep.encoding.target import Target
+from fielddep.experiments.ablation.plan import (
+    EVALUATED_STEPS,
+    LAMBDA,
+    TRAIN_ROWS,
+    TRAINED_STEPS,
+    VARIANTS,
+    AblationPlan,
+    Point,
+    Sweep,
+    Training,
+    Value,
+    steps_training,
+    zeta_sweep,
+)
 from fielddep.experiments.contenders import changed_settings, settings_toml
-from fielddep.experiments.job_runs import JobRuns
-from fielddep.experiments.lookers import ComparisonLooker
-from fielddep.experiments.plan import CONFIGS, RUNS
-from fielddep.experiments.tuning import Chosen
-from fielddep.files import write_text
+from fielddep.experiments.jobs import Job, without_loss
+from fielddep.experiments.plan import CONFIGS, RUNS, ModelSettings
+from fielddep.experiments.results import RunResult
+from fielddep.nn.mdl import MDL
+from fielddep.nn.model import BATCH_ROWS
+from fielddep.observer import Observer
+from fielddep.store.shards import StorePart
+from fielddep.store.store import Store
+from fielddep.tables.files import write_text
+from fielddep.training.fit import Trained
+from fielddep.training.metrics import measure
+
+DEPENDENCY_LOSS, MU_STD = "dependency_loss", "mu_std"
+"""Mean over rows of L(W(T), mu(T)), and of the standard deviation over fields of mu(T)/lambda."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationJob(Job):
+    """A run that is also measured on training rows, and whose dependencies are measured.
+
+    Attributes:
+        inner_steps: numbers of refinement steps that the trained model is evaluated with, besides its own.
+        train_rows: training rows to measure on at most.
+    """
+
+    inner_steps: Sequence[int] = ()
+    train_rows: int = TRAIN_ROWS
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a result must have been made from to be that of this job."""
+        return {**super().identity, "inner_steps": list(self.inner_steps), "train_rows": self.train_rows}
+
+    def result_of(self, trained: Trained) -> RunResult:
+        """Figures of training, validation and test rows, and what the run cost."""
+        assert isinstance(trained.model, MDL)
+        result = super().result_of(trained)  # first, so that its memory is that of training and predicting
+        rows = measured_rows(trained.prepared.parts, self.train_rows)
+        metrics = {part: self._figures(trained.model, trained.prepared.target, rows[part]) for part in rows}
+        return dataclasses.replace(result, metrics=metrics)
+
+    def _figures(self, model: MDL, target: Target, rows: StorePart) -> dict[str, float]:
+        figures = row_figures(model, target, rows)
+        for n_steps in self.inner_steps:
+            with_steps = row_figures(model, target, rows, n_steps)
+            figures |= {at_steps(name, n_steps): value for name, value in with_steps.items()}
+        return figures
+
+
+def at_steps(metric: str, n_steps: int | None) -> str:
+    """Name of a metric that is taken with a number of refinement steps; None: with that of the training.
+
+    Example:
+        >>> at_steps("auc", None), at_steps("auc", 3)
+        ('auc', 'auc@3')
+    """
+    return metric if n_steps is None else f"{metric}@{n_steps}"
+
+
+SAMPLE_SEED = 0
+"""All runs are measured on the same training rows."""
+
+
+def measured_rows(parts: Mapping[str, StorePart], n_train_rows: int) -> dict[str, StorePart]:
+    """Rows of all parts; a random sample of the training rows where there are more than `n_train_rows`."""
+    train = parts["train"]
+    if len(train) <= n_train_rows:
+        return dict(parts)
+    return {**parts, "train": StorePart.of(sample_rows(train.chunks(), n_train_rows, seed=SAMPLE_SEED).rows)}
+
+
+def row_figures(model: MDL, target: Target, rows: StorePart, n_steps: int | None = None) -> dict[str, float]:
+    """Metrics of rows and, where the network sees dependencies, figures of these.
+
+    Args:
+        model: a trained MDL.
+        target: what it predicts.
+        rows: rows with targets.
+        n_steps: refinement steps of every row (T); None: as many as the model was trained with.
+    """
+    with inner_steps(model, n_steps):
+        metrics = without_loss(measure(model.outputs, target, rows.chunks()).metrics)
+        if model.config.dependencies == "none":
+            return metrics
+        return {**metrics, **dependency_figures(model, rows)}
+
+
+@contextmanager
+def inner_steps(model: MDL, n_steps: int | None) -> Iterator[None]:
+    """Within the context the model takes so many refinement steps, with the same weights."""
+    before = model.refinement.n_inner_steps
+    model.refinement.n_inner_steps = before if n_steps is None else n_steps
+    try:
+        yield
+    finally:
+        model.refinement.n_inner_steps = before
+
+
+@torch.no_grad()
+def dependency_figures(model: MDL, rows: StorePart) -> dict[str, float]:
+    """Means over rows, by their weights, of the dependency loss and of the spread of mu/lambda over fields."""
+    sums, total = torch.zeros(2, dtype=torch.float64), 0.0
+    for chunk in rows.chunks():
+        for start in range(0, len(chunk), BATCH_ROWS):
+            batch = chunk.batch(slice(start, start + BATCH_ROWS)).to(model.bias.device)
+            values_2B = _dependency_values(model, batch).double().cpu()
+            weight_B = torch.ones(len(batch)) if batch.weight_B is None else batch.weight_B.cpu()
+            sums += values_2B @ weight_B.double()
+            total += float(weight_B.sum(dtype=torch.float64))
+    loss, spread = (sums / total).tolist()
+    return {DEPENDENCY_LOSS: loss, MU_STD: spread}
+
+
+def _dependency_values(model: MDL, batch: Batch) -> torch.Tensor:
+    """Dependency loss of every row, and the standard deviation over fields of its mu/lambda (2, B)."""
+    state = model.refinement(model.fields_of(model.embed(batch.inputs)))
+    sparsity = model.config.sparsity
+    return torch.stack([state.loss_BF(sparsity).sum(dim=1), (state.mu_BF / sparsity).std(dim=1, correction=0)])
+
+
+PARTS = ("train", "validation", "test")
+OF_DEPENDENCIES: Mapping[str, str] = {
+    LAMBDA: MU_STD,
+    EVALUATED_STEPS: DEPENDENCY_LOSS,
+    TRAINED_STEPS: DEPENDENCY_LOSS,
+}
+"""The figure of the dependencies that is shown next to the metrics, by setting."""
+COLUMNS: dict[str, pl.DataType] = {
+    **dict.fromkeys(("dataset", "what", "setting", "setting_value"), pl.String()),
+    "seed": pl.Int64(),
+    **dict.fromkeys(("split", "metric"), pl.String()),
+    "value": pl.Float64(),
+}
+
+Runs = Mapping[tuple[str, int], RunResult]
+"""Runs by the name of their training and their seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepResult:
+    """What the values of a setting gave.
+
+    Attributes:
+        dataset: name of the data.
+        sweep: the setting and its values.
+        runs: at least the runs of its trainings.
+        n_seeds: how many of their seeds count.
+    """
+
+    dataset: str
+    sweep: Sweep
+    runs: Runs
+    n_seeds: int
+
+    def runs_of(self, point: Point) -> list[RunResult]:
+        """All runs of a point, failed ones too."""
+        found = (self.runs.get((point.training.name, seed)) for seed in range(self.n_seeds))
+        return [run for run in found if run is not None]
+
+    def values(self, value: Value, part: str, metric: str) -> dict[int, float]:
+        """A metric of one value of the setting by seed; of finished runs that have it."""
+        point = next(point for point in self.sweep.points if point.value == value)
+        name = at_steps(metric, point.n_steps)
+        named = {run.seed: run.metrics.get(part, {}).get(name) for run in self.runs_of(point) if run.error is None}
+        return {seed: figure for seed, figure in named.items() if figure is not None}
+
+    def curves(self, part: str, metric: str) -> dict[int, list[float]]:
+        """A metric over all values of the setting, by seed; seeds that lack one of them are skipped."""
+        by_value = [self.values(point.value, part, metric) for point in self.sweep.points]
+        seeds = [seed for seed in range(self.n_seeds) if all(seed in figures for figures in by_value)]
+        return {seed: [figures[seed] for figures in by_value] for seed in seeds}
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Metrics that are shown: those of the task, the loss first, then that of the dependencies."""
+        found = {name for run in self.runs.values() for figures in run.metrics.values() for name in figures}
+        of_dependencies = OF_DEPENDENCIES.get(self.sweep.setting)
+        known = in_order(dict.fromkeys(found), brief=True)
+        return (*known, *([of_dependencies] if of_dependencies in found else []))
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """One note per value that has failed runs."""
+        notes = []
+        for point in self.sweep.points:
+            failed = [run for run in self.runs_of(point) if run.error is not None]
+            if failed:
+                reasons = "; ".join(dict.fromkeys(str(run.error) for run in failed))
+                notes.append(f"{point.training.name}: {len(failed)} of {self.n_seeds} runs failed: {reasons}")
+        return tuple(dict.fromkeys(notes))
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row per figure."""
+        rows = [
+            (self.dataset, self.sweep.question, self.sweep.setting, str(point.value), run.seed, part, name, figure)
+            for point in self.sweep.points
+            for run in self.runs_of(point)
+            for part in PARTS
+            for name, figure in _figures(run, part, point).items()
+        ]
+        return pl.DataFrame(rows, schema=COLUMNS, orient="row")
+
+
+def _figures(run: RunResult, part: str, point: Point) -> dict[str, float]:
+    """Figures of a run that belong to a point, by the plain names of their metrics."""
+    found = run.metrics.get(part, {})
+    plain = [name for name in found if "@" not in name]
+    named = {name: found.get(at_steps(name, point.n_steps)) for name in plain}
+    return {name: figure for name, figure in named.items() if figure is not None}
+
+
+def finite(figures: Mapping[int, float]) -> list[float]:
+    """The values that are numbers."""
+    return [figure for figure in figures.values() if math.isfinite(figure)]
+
 
 ZETA_SEEDS = 1
-"""Runs of every zeta: the first seed chooses."""
+"""Runs of every zeta: seed 0 chooses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +264,13 @@ class Trainings:
     """How the trainings of an ablation are run.
 
     Attributes:
-        dataset: what the rows are called.
+        dataset: name of the rows.
         store: the rows.
         folder: folder of the ablation.
-        plan: what is asked.
+        plan: the questions.
         base: MDL with its tuned settings.
         settings: name of those settings ("tuned", "default").
-        looker: told of runs.
+        observer: notified of runs.
     """
 
     dataset: str
@@ -45,7 +279,7 @@ class Trainings:
     plan: AblationPlan
     base: Training
     settings: str
-    looker: ComparisonLooker
+    observer: Observer
 
     def run(self, sweeps: Iterable[Sweep], *, n_seeds: int | None = None, what: str = "runs") -> Runs:
         """Results by training and seed, after the runs that were not done yet.
@@ -59,7 +293,7 @@ class Trainings:
         for sweep in sweeps:
             for training in sweep.trainings:
                 most = wanted.get(training.name, (training, 0))[1]
-                wanted[training.name] = training, max(most, n_seeds or self.plan.n_seeds(sweep.what))
+                wanted[training.name] = training, max(most, n_seeds or self.plan.n_seeds(sweep.question))
         for training, _ in wanted.values():
             write_text(self.folder / CONFIGS / f"{training.name}.toml", settings_toml(training.config))
         jobs = [
@@ -68,9 +302,8 @@ class Trainings:
             for training, most in wanted.values()
             if seed < most
         ]
-        JobRuns(folder=self.folder, plan=self.plan.runs, looker=self.looker).run(jobs, what=what)
-        saved = {(job.contender, job.seed): job.saved() for job in jobs}
-        return {key: result for key, result in saved.items() if result is not None}
+        results = self.plan.runs.job_runs(self.folder, self.observer).run(jobs, what=what)
+        return {(job.contender, job.seed): result for job, result in zip(jobs, results, strict=True)}
 
     def job(self, training: Training, seed: int) -> AblationJob:
         """One run. What is measured follows from the settings alone, so that any question can use its result."""
@@ -100,10 +333,10 @@ class Trainings:
         return source_version()
 
 
-def choose_zeta(trainings: Trainings, chosen: Chosen) -> tuple[SweepResult, Training]:
+def choose_zeta(trainings: Trainings, chosen: ModelSettings) -> tuple[SweepResult, Training]:
     """Every zeta of *global dep*, the one of the lowest validation loss as the control, and its training.
 
-    The smallest is taken where no run was successful, so that the reason is told with the variants.
+    Where no run was successful it is the smallest, so that the table of the variants shows the reason.
     """
     sweep = zeta_sweep(chosen.config, trainings.plan)
     runs = trainings.run([sweep], n_seeds=ZETA_SEEDS, what="runs that choose zeta")
@@ -115,6 +348,6 @@ def choose_zeta(trainings: Trainings, chosen: Chosen) -> tuple[SweepResult, Trai
         for loss in finite(result.values(point.value, "validation", result.metrics[0]))
     }
     best = min(losses, key=lambda value: losses[value], default=sweep.points[0].value)
-    marked = dataclasses.replace(sweep, what=VARIANTS, control=best, control_is="chosen")
+    marked = dataclasses.replace(sweep, question=VARIANTS, control=best, control_is="chosen")
     training = next(point.training for point in sweep.points if point.value == best)
     return dataclasses.replace(result, sweep=marked), training

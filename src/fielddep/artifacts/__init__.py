@@ -1,0 +1,1 @@
+"""Artifacts: what training leaves behind. Bundles, predictions from them, and RUN folders."""

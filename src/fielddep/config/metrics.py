@@ -1,0 +1,126 @@
+"""The metrics of the library: what each is called, which way is better, and how to read it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+KnownTask = Literal["binary", "multiclass", "regression"]
+Better = Literal["higher", "lower"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: key in saved files.
+        title: what readers see.
+        tasks: tasks that have it.
+        higher_is_better: whether a model should raise it.
+        unit: unit of its values.
+        meaning: how to read it.
+        in_log: whether short lists, such as a line of the training log, have it.
+    """
+
+    name: str
+    title: str
+    tasks: tuple[KnownTask, ...]
+    higher_is_better: bool
+    unit: Literal["", "target", "target²"] = ""
+    meaning: str
+    in_log: bool = True
+
+    @property
+    def highest(self) -> float:
+        """The largest value it can have."""
+        return 1.0 if self.higher_is_better else math.inf
+
+    @property
+    def better(self) -> Better:
+        """Which way is better."""
+        return "higher" if self.higher_is_better else "lower"
+
+
+METRICS: Mapping[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            name="logloss",
+            title="logloss",
+            tasks=("binary", "multiclass"),
+            higher_is_better=False,
+            meaning="how much probability was missing from what happened; being sure and wrong costs most",
+        ),
+        Metric(
+            name="mse",
+            title="MSE",
+            tasks=("regression",),
+            higher_is_better=False,
+            unit="target²",
+            meaning="mean squared error; large errors count most",
+        ),
+        Metric(
+            name="auc",
+            title="AUC",
+            tasks=("binary",),
+            higher_is_better=True,
+            meaning="how often a row of the positive class scores above one of the other class; 0.5 is guessing, "
+            "1 is perfect",
+        ),
+        Metric(
+            name="accuracy",
+            title="accuracy",
+            tasks=("multiclass",),
+            higher_is_better=True,
+            meaning="share of rows whose likeliest class is right",
+        ),
+        Metric(
+            name="mae",
+            title="MAE",
+            tasks=("regression",),
+            higher_is_better=False,
+            unit="target",
+            meaning="mean absolute error: the average size of an error, in the unit of the target",
+        ),
+        Metric(
+            name="calibration_error",
+            title="calibration error",
+            tasks=("binary",),
+            higher_is_better=False,
+            meaning="average distance between predicted probabilities and what happened; 0.01 is one percentage "
+            "point. Chance alone raises it, even where every probability is right",
+            in_log=False,
+        ),
+    )
+}
+"""Every metric in the order they are shown; the first of a task is its loss."""
+
+
+def loss_name(task: str) -> str:
+    """The metric that models of a task are trained for.
+
+    Example:
+        >>> loss_name("multiclass"), loss_name("regression")
+        ('logloss', 'mse')
+    """
+    return next(metric.name for metric in METRICS.values() if task in metric.tasks)
+
+
+def in_order(found: Mapping[str, T], *, brief: bool = False) -> dict[str, T]:
+    """Known metrics in the order they are shown; with `brief` only those of short lists.
+
+    Example:
+        >>> in_order({"loss": 0.2, "calibration_error": 0.01, "auc": 0.9, "logloss": 0.2})
+        {'logloss': 0.2, 'auc': 0.9, 'calibration_error': 0.01}
+    """
+    return {name: found[name] for name, metric in METRICS.items() if name in found and (metric.in_log or not brief)}
+
+
+def metric_title(name: str) -> str:
+    """What readers see of a metric; a figure that is no metric keeps its name."""
+    return METRICS[name].title if name in METRICS else name

@@ -1,0 +1,364 @@
+"""Settings: frozen dataclasses that read and write TOML and refuse what they do not know.
+
+Every setting carries its own documentation, which `fielddep settings` prints. `None` means *decided from the
+data*; the resolved value stands in the config that is saved with the model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import tomli_w
+
+from fielddep.config import BASELINE_CONFIGS
+from fielddep.config.decode import RENAMED, check_range, decode
+from fielddep.config.mdl import MDLConfig, ModelConfig, setting
+from fielddep.errors import ConfigError
+from fielddep.wording import did_you_mean
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Task = Literal["auto", "binary", "multiclass", "regression"]
+Kind = Literal["categorical", "numerical"]
+Numeric = Literal["scale", "quantile", "log2"]
+
+MODEL_CONFIGS: Mapping[str, type[ModelConfig]] = {"mdl": MDLConfig, **BASELINE_CONFIGS}
+"""Settings of every model, by the name in `model.name`."""
+
+V = TypeVar("V")
+PER_FIELD_DEFAULT = "*"
+"""Key of a per-field setting that stands for every field not named."""
+
+
+def for_field(value: V | Mapping[str, V], name: str, otherwise: V) -> V:
+    """What a per-field setting says of one field.
+
+    Example:
+        >>> for_field({"*": 2, "user": 5}, "user", 1), for_field({"*": 2}, "item", 1), for_field(3, "item", 1)
+        (5, 2, 3)
+    """
+    if isinstance(value, Mapping):
+        return value.get(name, value.get(PER_FIELD_DEFAULT, otherwise))
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """How a table is read and encoded."""
+
+    target: str | None = setting(None, "column to predict")
+    weight: str | None = setting(None, "column of sample weights; it is not a field")
+    task: Task = setting("auto", "auto, binary, multiclass or regression; auto looks at the target")
+    fields: tuple[str, ...] | None = setting(None, "columns to use; default: all but target, weight and split column")
+    exclude: tuple[str, ...] = setting((), "columns not to use")
+    kinds: dict[str, Kind] = setting({}, "kind of a field where the inferred one is wrong")
+    numeric: Numeric | dict[str, Numeric] = setting(
+        "quantile",
+        "how numerical fields enter: scale (standardised value x vector), quantile (bins of equal mass) or "
+        "log2 (floor(ln(x)^2), the paper's binning of counts); one word or per field",
+    )
+    n_bins: int | None = setting(None, "quantile bins a numerical field; default: from the number of rows", at_least=2)
+    min_count: int | dict[str, int] = setting(
+        1, "values seen fewer times in training share the rare id; one number or per field", at_least=1
+    )
+    counts_from: Literal["train", "all"] = setting(
+        "train",
+        "rows the vocabulary is counted on; 'all' also counts validation and test rows, as the reference code "
+        "of the paper does, and is a leak",
+    )
+    handle_unknown: Literal["rare", "error"] = setting(
+        "rare", "what a value never seen in training does at predict time: take the rare id, or stop"
+    )
+    crosses: Literal["auto", "none"] | tuple[tuple[str, ...], ...] = setting(
+        "auto",
+        "pairs of fields whose joint values get their own embeddings, for instance [['month', 'day']]; auto finds "
+        "them on training rows",
+    )
+    cross_min_count: int = setting(
+        5, "joint values of a cross seen fewer times in training share its rare id", at_least=1
+    )
+    missing_values: tuple[str, ...] = setting(
+        ("",), "texts that mean missing in any field; empty cells, nulls and NaN always do"
+    )
+    format: str | None = setting(None, "csv, tsv, parquet, ipc, libffm or libsvm if the file's name does not show it")
+    delimiter: str | None = setting(None, "delimiter of text tables; default: found from the name and first lines")
+    encoding: str = setting("utf8", "text encoding of delimited files, as Python names it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitConfig:
+    """How rows are shared out to training, validation and test."""
+
+    method: Literal["random", "stratified", "group", "time", "column"] = setting(
+        "random",
+        "random; stratified (by target); group (rows of one group stay together); time (latest rows are held "
+        "out); column (a column says train, validation or test)",
+    )
+    column: str | None = setting(None, "column of the group, time or column method; it is not a field unless listed")
+    validation: float = setting(0.1, "share of rows held out for early stopping", at_least=0, below=1)
+    test: float = setting(
+        0.1, "share of rows held out for the final metrics; 0 trains on all but validation", at_least=0, below=1
+    )
+    seed: int = setting(0, "seed of the split", at_least=0, below=2**32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How a model is trained."""
+
+    optimizer: Literal["adagrad", "adam"] | None = setting(
+        None, "adagrad or adam; both touch only the ids of the batch; default: from the model"
+    )
+    lr: float | None = setting(None, "learning rate; default: from the optimiser", above=0)
+    batch_size: int | None = setting(None, "rows a step; default: from the number of rows", at_least=1)
+    lr_decay: Literal["none", "linear"] = setting(
+        "none", "linear lets the learning rate fall evenly to zero over max_epochs; none keeps it until a plateau"
+    )
+    max_epochs: int = setting(50, "passes over the training rows at most", at_least=1)
+    eval_every: float | None = setting(
+        None, "evaluations an epoch, for instance 4; below 1: one evaluation every 1/eval_every epochs", above=0
+    )
+    patience: int = setting(6, "evaluations without improvement before training stops", at_least=1)
+    plateau_patience: int = setting(2, "evaluations without improvement that make a plateau", at_least=1)
+    plateau_factor: float = setting(
+        1.0, "factor of the learning rate at a plateau; 1 leaves it, as averaged weights need no drops", above=0
+    )
+    plateau_restore: bool = setting(True, "at a plateau, continue from the best weights so far")
+    average_decay: float = setting(
+        0.8,
+        "evaluate and keep a running mean of the weights over evaluations, with this decay; 0 keeps the last weights",
+        at_least=0,
+        below=1,
+    )
+    min_delta: float = setting(0.0, "smallest fall of the validation loss that counts as improvement", at_least=0)
+    embedding_l2: float | None = setting(
+        None,
+        "ridge on embeddings: every row adds embedding_l2 / 2 * |e|^2 for each embedding it looks up to its loss; "
+        "default: from the number of rows",
+        at_least=0,
+    )
+    first_order_l2: float | None = setting(
+        None, "the same ridge on first-order weights; default: from the rows", at_least=0
+    )
+    l2_rarity: float = setting(
+        0.5,
+        "how much more firmly the ridge holds rare values: it is multiplied by count^-l2_rarity, scaled to 1 on "
+        "average over the rows of each field; 0 holds every look-up alike, 1 every value alike",
+        at_least=0,
+    )
+    weight_decay: float = setting(
+        0.0,
+        "decoupled decay: a step multiplies a weight by 1 - lr * weight_decay; of the embedding tables only the "
+        "ids of the batch",
+        at_least=0,
+    )
+    clip_norm: float | None = setting(
+        None, "largest norm of the gradient of the dense weights and of the tables", above=0
+    )
+    unknown_rate: float = setting(
+        0.25,
+        "trains the rare id: a value seen c times is replaced by it with probability unknown_rate/(unknown_rate+c), "
+        "at least .001 and at most .5; 0 switches replacing off",
+        at_least=0,
+    )
+    seed: int = setting(0, "seed of weights, shuffling and dropout", at_least=0, below=2**32)
+    device: str = setting("cpu", "torch device: cpu, cuda, cuda:1, ...")
+    threads: int | None = setting(None, "CPU threads of torch; default: as torch decides", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """All settings of a run, one section each for data, split, model and training."""
+
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    split: SplitConfig = dataclasses.field(default_factory=SplitConfig)
+    model: ModelConfig = dataclasses.field(default_factory=MDLConfig)
+    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+
+    @classmethod
+    def reference(cls) -> Config:
+        """The settings of the paper's public code on Avazu, where ours differ: a start for reproductions.
+
+        Minimum counts depend on the table (4 for Avazu) and stay to be set in `data.min_count`.
+        """
+        return cls().replace(
+            {
+                "data.crosses": "none",
+                "data.counts_from": "all",
+                "model.d_embed": 40,
+                "model.dependency_scale": "raw",
+                "model.batch_norm": "all",
+                "model.embedding_init": "xavier",
+                "model.interaction_init": "xavier",
+                "model.product_output": False,
+                "model.sparsity": 100.0,
+                "train.lr": 0.05,
+                "train.batch_size": 2048,
+                "train.eval_every": 1.0,
+                "train.embedding_l2": 0.0,
+                "train.first_order_l2": 0.0,
+                "train.l2_rarity": 0.0,
+                "train.weight_decay": 1e-8,
+                "train.average_decay": 0.0,
+                "train.plateau_restore": False,
+                "train.unknown_rate": 0.0,
+            }
+        )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """Build from nested plain values.
+
+        Raises:
+            ConfigError: for an unknown key (with the nearest name) or a value of the wrong type.
+        """
+        return cls().replace(dotted_settings(values))
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Config:
+        """Read a TOML file."""
+        return cls().replace(read_toml(path))
+
+    def replace(self, values: Mapping[str, Any]) -> Config:
+        """A copy with dotted settings changed.
+
+        Another `model.name` starts from the defaults of that model, and the other settings of `model` are that model's.
+
+        Example:
+            >>> Config().replace({"model.d_embed": 20}).model.d_embed
+            20
+            >>> Config().replace({"model.d_embd": 20})
+            Traceback (most recent call last):
+            fielddep.errors.ConfigError: unknown setting model.d_embd of the model mdl; did you mean 'model.d_embed'?
+        """
+        values = {RENAMED.get(path, path): value for path, value in values.items()}
+        if "model.name" in values:
+            return dataclasses.replace(self, model=self._model_called(values.pop("model.name"))).replace(values)
+        changed: dict[str, dict[str, Any]] = {}
+        for path, value in values.items():
+            section, _, key = path.partition(".")
+            hints = self._hints(section, key)
+            name, _, entry = key.partition(".")
+            if entry:  # data.kinds.age: one entry of a per-field setting
+                section_now = getattr(self, section)
+                old = changed.get(section, {}).get(name, getattr(section_now, name))
+                if old is not None and not isinstance(old, Mapping):
+                    old = {PER_FIELD_DEFAULT: old}
+                value = {**(old or {}), entry: value}
+            changed.setdefault(section, {})[name] = decode(value, hints[name], f"{section}.{name}")
+        sections = {s: dataclasses.replace(getattr(self, s), **new) for s, new in changed.items()}
+        config = dataclasses.replace(self, **sections)
+        _check_ranges(config)
+        return config
+
+    def _model_called(self, name: Any) -> ModelConfig:
+        if name not in MODEL_CONFIGS:
+            raise ConfigError(f"model.name: unknown model {name!r}; {did_you_mean(name, MODEL_CONFIGS, what='models')}")
+        return self.model if self.model.name == name else MODEL_CONFIGS[name]()
+
+    def _hints(self, section: str, key: str) -> dict[str, Any]:
+        """Types of a section's settings; refuses unknown names with the nearest known one."""
+        sections = _names(type(self))
+        name = key.partition(".")[0]
+        if section in sections and name in _names(type(getattr(self, section))):
+            return typing.get_type_hints(type(getattr(self, section)))
+        known = [info.path for info in settings_reference(self)]
+        path = f"{section}.{name}" if name else section
+        by_name = [k for k in known if k.endswith(f".{name or section}")]
+        advice = f"did you mean {by_name[0]!r}?" if by_name else did_you_mean(path, known, what="settings")
+        of_model = f" of the model {self.model.name}" if section == "model" else ""
+        raise ConfigError(f"unknown setting {path}{of_model}; {advice}")
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Nested plain values; settings that are None are skipped, because TOML has no null."""
+        return {
+            section.name: {
+                key: list(value) if isinstance(value, tuple) else value
+                for key, value in dataclasses.asdict(getattr(self, section.name)).items()
+                if value is not None
+            }
+            for section in dataclasses.fields(self)
+        }
+
+    def to_toml(self) -> str:
+        """TOML text that `from_toml` reads back to an equal config."""
+        return tomli_w.dumps(self.to_dict())
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Dotted settings as they stand in a TOML file.
+
+    Raises:
+        ConfigError: it cannot be read, or has settings outside of sections.
+    """
+    path = Path(path)
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"config file {path} does not exist") from None
+    except OSError as error:
+        raise ConfigError(f"config file {path} cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config file {path} is not valid TOML: {error}") from None
+    return dotted_settings(found)
+
+
+def dotted_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by section with dotted names instead.
+
+    Raises:
+        ConfigError: a setting stands outside of sections.
+
+    Example:
+        >>> dotted_settings({"model": {"d_embed": 20, "hidden": [8]}})
+        {'model.d_embed': 20, 'model.hidden': [8]}
+    """
+    for section, settings in values.items():
+        if not isinstance(settings, Mapping):
+            raise ConfigError(
+                f"settings stand in sections ({', '.join(_names(Config))}), given: {section} = {settings!r}"
+            )
+    return {f"{section}.{key}": value for section, settings in values.items() for key, value in settings.items()}
+
+
+@dataclass(frozen=True)
+class SettingInfo:
+    """One line of the settings' reference."""
+
+    path: str
+    default: Any
+    doc: str
+
+
+def settings_reference(config: Config | None = None) -> Iterator[SettingInfo]:
+    """Every setting with its default and documentation; of MDL, or of the model of `config`."""
+    config = Config() if config is None else dataclasses.replace(Config(), model=type(config.model)())
+    for section in dataclasses.fields(config):
+        values = getattr(config, section.name)
+        for item in dataclasses.fields(values):
+            yield SettingInfo(f"{section.name}.{item.name}", getattr(values, item.name), item.metadata["doc"])
+
+
+def _names(cls: type) -> list[str]:
+    return [item.name for item in dataclasses.fields(cls)]
+
+
+def _check_ranges(config: Config) -> None:
+    for section in dataclasses.fields(config):
+        values = getattr(config, section.name)
+        for item in dataclasses.fields(values):
+            check_range(f"{section.name}.{item.name}", getattr(values, item.name), item.metadata)
+    if config.split.validation + config.split.test >= 1:
+        raise ConfigError(
+            "split.validation and split.test must leave rows for training; given "
+            f"{config.split.validation} + {config.split.test}"
+        )

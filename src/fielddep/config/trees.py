@@ -1,0 +1,97 @@
+"""Settings of the tree models of a comparison; their names are those of the libraries.
+
+What the settings leave open is fixed in `training/trees`. Trees have their own learning rate and ignore `train.lr`;
+from the section `train` they take `seed` and `threads`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fielddep.config.mdl import Between, ModelConfig, OneOf, Space, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeConfig(ModelConfig):
+    """What both tree models have."""
+
+    max_trees: int = setting(2000, "trees at most (for every class, where there are several)", at_least=1)
+    patience: int = setting(50, "trees without a lower validation loss before training stops", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LightGBMConfig(TreeConfig):
+    """LightGBM; the defaults are its own."""
+
+    name: str = setting("lightgbm", "model")
+    num_leaves: int = setting(31, "leaves of a tree at most", at_least=2)
+    learning_rate: float = setting(0.1, "share of a tree's output that is added", above=0)
+    min_child_samples: int = setting(20, "rows of a leaf at least", at_least=1)
+    min_data_per_group: int = setting(100, "rows of a group of values at least, in a split by many values", at_least=1)
+    cat_smooth: float = setting(10.0, "how far the statistics of rare values are drawn to the mean", at_least=0)
+    cat_l2: float = setting(10.0, "ridge on the leaves of a split by many values", at_least=0)
+    max_cat_to_onehot: int = setting(4, "a field of at most so many values is split one value against all", at_least=1)
+    max_cat_threshold: int = setting(32, "values on the smaller side of a split at most", at_least=1)
+    feature_fraction: float = setting(1.0, "share of the fields that a tree sees", above=0)
+    bagging_fraction: float = setting(1.0, "share of the rows that a tree sees", above=0)
+    lambda_l2: float = setting(0.0, "ridge on the leaves", at_least=0)
+
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        "model.num_leaves": Between(7, 511, log=True),
+        "model.learning_rate": Between(0.02, 0.3, log=True),
+        "model.min_child_samples": Between(1, 200, log=True),
+        "model.min_data_per_group": Between(1, 1000, log=True),
+        "model.cat_smooth": Between(0.1, 500.0, log=True),
+        "model.cat_l2": Between(0.1, 500.0, log=True),
+        "model.max_cat_to_onehot": Between(1, 64, log=True),
+        "model.max_cat_threshold": Between(4, 2048, log=True),
+        "model.feature_fraction": Between(0.4, 1.0),
+        "model.bagging_fraction": Between(0.5, 1.0),
+        "model.lambda_l2": Between(0.001, 100.0, log=True),
+    }
+    STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"model.num_leaves": 217, "model.learning_rate": 0.05, "model.min_child_samples": 60,
+         "model.min_data_per_group": 14, "model.cat_smooth": 250.0, "model.cat_l2": 30.0,
+         "model.max_cat_to_onehot": 57, "model.feature_fraction": 0.75, "model.bagging_fraction": 0.55},
+        {"model.num_leaves": 127, "model.min_child_samples": 5, "model.min_data_per_group": 5,
+         "model.cat_smooth": 1.0, "model.cat_l2": 1.0, "model.max_cat_threshold": 1024},
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatBoostConfig(TreeConfig):
+    """CatBoost; the defaults are its own."""
+
+    name: str = setting("catboost", "model")
+    learning_rate: float | None = setting(
+        None, "share of a tree's output that is added; default: CatBoost's choice from rows and trees", above=0
+    )
+    depth: int = setting(6, "splits of a tree from root to leaf", at_least=1, below=17)
+    l2_leaf_reg: float | None = setting(
+        None, "ridge on the leaves; default: 3. Where it is set, CatBoost does not choose a learning rate", at_least=0
+    )
+    random_strength: float = setting(1.0, "noise in the scores of splits", at_least=0)
+    bagging_temperature: float = setting(1.0, "spread of the random weights of rows", at_least=0)
+    one_hot_max_size: int = setting(2, "a field of at most so many values is split one value against all", at_least=1)
+    max_ctr_complexity: int | None = setting(
+        None, "most fields whose joint values get their own statistics; default: CatBoost's choice", at_least=1
+    )
+
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        "model.learning_rate": Between(0.03, 0.3, log=True),
+        "model.depth": Between(4, 10),
+        "model.l2_leaf_reg": Between(0.5, 30.0, log=True),
+        "model.random_strength": Between(0.1, 10.0, log=True),
+        "model.bagging_temperature": Between(0.0, 2.0),
+        "model.one_hot_max_size": OneOf((2, 10, 50)),
+        "model.max_ctr_complexity": OneOf((1, 2, 4)),
+    }
+    STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"model.learning_rate": 0.1, "model.depth": 8, "model.max_ctr_complexity": 2},
+        {"model.learning_rate": 0.2, "model.depth": 6, "model.max_ctr_complexity": 1},
+    )
+
+
+TREE_CONFIGS: Mapping[str, type[TreeConfig]] = {"lightgbm": LightGBMConfig, "catboost": CatBoostConfig}

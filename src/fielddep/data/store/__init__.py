@@ -1,1 +1,0 @@
-"""Stores: encoded tables on disk, larger than memory, and how rows are read from them."""

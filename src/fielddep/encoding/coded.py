@@ -1,0 +1,206 @@
+"""Coded table: every cell as the number of its value, and each different value once.
+
+Splitting, counting and encoding work on codes, so what is known of a value (its id, its bin, its part) is computed once
+for each different value and looked up for each row. Codes lie in memory, or on disk for a table larger than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fielddep.encoding.values import as_number, first_not_a_number
+
+Array: TypeAlias = npt.NDArray[Any]
+"""Codes (unsigned) or numbers (float64) of rows."""
+Floats = npt.NDArray[np.float64]
+Mode = Literal["codes", "numbers", "skipped"]
+
+CODE_TYPES = ("|u1", "<u2", "<u4")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How many rows and values are treated at a time; a table encoded with other sizes may end in another store.
+
+    Attributes:
+        chunk_rows: rows of a coded table worked on at a time. Columns are judged at multiples of it only, so that the
+            outcome does not depend on the reader.
+        judged_rows: rows after which a column with another value in every row is skipped.
+        max_distinct: different numbers of a measure that are kept one by one.
+        many_distinct: different values of a column at which, and at every doubling, the user is warned.
+        sample_rows: rows that quantiles of a measure with more different numbers are taken from.
+        part_rows: rows per entry of a store's table of parts.
+        shard_rows: rows of a shard; a multiple of `part_rows`.
+        checkpoint_rows: rows between two checkpoints of the reading.
+    """
+
+    chunk_rows: int = 1 << 18
+    judged_rows: int = 1 << 20
+    max_distinct: int = 2_000_000
+    many_distinct: int = 8_000_000
+    sample_rows: int = 1 << 21
+    part_rows: int = 1 << 14
+    shard_rows: int = 1 << 20
+    checkpoint_rows: int = 1 << 21
+
+
+DEFAULT_SIZES = Sizes()
+
+
+class Cells(Protocol):
+    """Cells of all rows, column by column."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows so far."""
+
+    def append(self, columns: Sequence[Array | None]) -> None:
+        """Add the next rows; None for a column that is no longer kept."""
+
+    def read(self, column: int, start: int, stop: int) -> Iterator[Array]:
+        """Cells of a column from row `start` to `stop`, in as many arrays as they were appended in."""
+
+
+class MemoryCells:
+    """Cells in memory, in the smallest types that hold them."""
+
+    def __init__(self) -> None:
+        self._chunks: list[list[Array | None]] = []
+        self._row_ends = [0]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows so far."""
+        return self._row_ends[-1]
+
+    def append(self, columns: Sequence[Array | None]) -> None:
+        """Add the next rows; None for a column that is no longer kept."""
+        self._chunks.append([None if cells is None else smallest(cells) for cells in columns])
+        self._row_ends.append(self.n_rows + next(len(cells) for cells in columns if cells is not None))
+
+    def read(self, column: int, start: int, stop: int) -> Iterator[Array]:
+        """Cells of a column; views, not copies."""
+        for chunk, first, last in places(self._row_ends, start, stop):
+            cells = self._chunks[chunk][column]
+            assert cells is not None, "a skipped column is never read"
+            yield cells[first:last]
+
+
+def places(row_ends: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Where rows lie in chunks that end at given rows, the first being 0: chunk, first and last row within it.
+
+    Example:
+        >>> list(places([0, 4, 8, 9], 3, 9))
+        [(0, 3, 4), (1, 0, 4), (2, 0, 1)]
+    """
+    chunk = int(np.searchsorted(row_ends, start, side="right")) - 1
+    while start < stop and chunk < len(row_ends) - 1:
+        first, end = row_ends[chunk], min(stop, row_ends[chunk + 1])
+        yield chunk, start - first, end - first
+        start, chunk = end, chunk + 1
+
+
+def smallest(cells: Array) -> Array:
+    """The same codes in the smallest type that holds them; numbers as float64."""
+    if cells.dtype.kind == "f":
+        return np.ascontiguousarray(cells, dtype="<f8")
+    highest = int(cells.max()) if len(cells) else 0
+    dtype = next(d for d in CODE_TYPES if highest <= np.iinfo(d).max)
+    return np.ascontiguousarray(cells, dtype=dtype)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CodedColumn:
+    """One column.
+
+    Attributes:
+        name: the column.
+        place: its number in the cells.
+        mode: codes, numbers or skipped.
+        values: different values by code, null first; in mode "numbers" those seen before it became numbers.
+        numbers: of mode "numbers": the number of every code; NaN for missing.
+        reason: why it is skipped.
+        missing_values: texts that mean missing.
+    """
+
+    name: str
+    place: int
+    mode: Mode
+    values: pl.Series
+    numbers: Floats
+    reason: str | None
+    missing_values: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CodedTable:
+    """Rows of codes and numbers; see `CodedColumn`. Get one from `interning.TableInterner`."""
+
+    cells: Cells
+    columns: Mapping[str, CodedColumn]
+    sizes: Sizes
+
+    @property
+    def n_rows(self) -> int:
+        """All rows."""
+        return self.cells.n_rows
+
+    def chunks(self, first_row: int = 0) -> Iterator[tuple[int, int]]:
+        """First and last row of each chunk, from a chunk's first row on."""
+        for start in range(first_row, self.n_rows, self.sizes.chunk_rows):
+            yield start, min(start + self.sizes.chunk_rows, self.n_rows)
+
+    def codes(self, name: str, start: int, stop: int) -> Array:
+        """Codes of rows of a column of mode "codes"."""
+        found = list(self.cells.read(self.columns[name].place, start, stop))
+        return found[0] if len(found) == 1 else np.concatenate([np.empty(0, dtype=np.uint8), *found])
+
+    def numbers(self, name: str, start: int, stop: int) -> pl.Series:
+        """Numbers of rows of a column of mode "numbers"; null for missing."""
+        column = self.columns[name]
+        found = [
+            cells if cells.dtype.kind == "f" else column.numbers[cells]
+            for cells in self.cells.read(column.place, start, stop)
+        ]
+        return pl.Series(name, np.concatenate([np.empty(0), *found])).fill_nan(None)
+
+    def keys(self, name: str, start: int, stop: int) -> Array:
+        """Codes of rows of a column, or its numbers where it is kept as numbers; NaN for missing."""
+        if self.columns[name].mode == "numbers":
+            return self.numbers(name, start, stop).to_numpy()
+        return self.codes(name, start, stop)
+
+    def code_counts(self, name: str) -> npt.NDArray[np.int64]:
+        """Rows of every code of a column of mode "codes"."""
+        counts = np.zeros(len(self.columns[name].values), dtype=np.int64)
+        for start, stop in self.chunks():
+            counts += np.bincount(self.codes(name, start, stop), minlength=len(counts))
+        return counts
+
+    def first_row(self, name: str, is_wanted: npt.NDArray[np.bool_]) -> int:
+        """First row whose code is wanted, given for every code whether it is."""
+        for start, stop in self.chunks():
+            found = is_wanted[self.codes(name, start, stop)]
+            if found.any():
+                return start + int(np.argmax(found))
+        raise LookupError(f"no row of {name!r} has such a value")
+
+    def check_numbers(self, name: str) -> None:
+        """Refuse a column that holds anything but finite numbers.
+
+        Raises:
+            SchemaError: names the first row of the first such value.
+        """
+        column = self.columns[name]
+        if column.mode == "numbers":
+            return  # checked row by row when it was read
+        bad = first_not_a_number(column.values, column.missing_values)
+        if bad is not None:
+            row = self.first_row(name, np.arange(len(column.values)) == bad)
+            as_number(column.values.slice(bad, 1), column.missing_values, first_row=row)

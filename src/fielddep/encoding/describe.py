@@ -1,0 +1,261 @@
+"""Leaks: does one field alone determine the target? Then it was probably recorded after the fact.
+
+Describe: what a table holds, before anything is trained. Numbers only; the command line prints them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fielddep.config.metrics import KnownTask
+from fielddep.config.settings import Config
+from fielddep.encoding.numbers import Moments
+from fielddep.encoding.schema import Field, check_names, plan_fields, skip_reason
+from fielddep.encoding.target import ClassLabel, Target, class_texts, infer_target
+from fielddep.encoding.values import as_number, canonical, distinct_values, try_numbers
+
+_MAX_CHANCE_LOG = math.log(1e-6)
+_MIN_ORDERED = 20
+_MIN_IN_CLASS = 5
+_SAME = 1e-9
+
+Floats = npt.NDArray[np.float64]
+
+
+def target_numbers(column: pl.Series, target: Target, missing_values: Iterable[str] = ("",)) -> pl.Series:
+    """The target as one number a row: the class index, or the number itself."""
+    if target.task == "regression":
+        return as_number(column, missing_values).alias("target")
+    known = class_texts(target.classes)
+    texts = canonical(column, missing_values)
+    index: pl.Series = texts.replace_strict(known, list(range(len(known))), return_dtype=pl.Float64)
+    return index.alias("target")
+
+
+def most_frequent_share(target: pl.Series) -> float:
+    """Share of the most frequent target value."""
+    counts = np.unique(target.to_numpy(), return_counts=True)[1]
+    return float(counts.max() / len(target))
+
+
+def determines(groups: pl.DataFrame, most_frequent: float) -> bool:
+    """Whether every value of a field goes with one target value, too often for chance.
+
+    Values must repeat, at least twice on average. If field and target were unrelated, each repetition would
+    agree with at most the share of the most frequent target value; below one in a million it is no chance.
+
+    Args:
+        groups: one row a value: value, n (rows), low and high (range of the target in them).
+        most_frequent: share of the most frequent target value.
+    """
+    groups = _merge(groups)
+    n_rows, n_distinct = int(groups["n"].sum()), len(groups)
+    if n_distinct < 2 or n_distinct > n_rows / 2:
+        return False
+    low, high = groups["low"].to_numpy(), groups["high"].to_numpy()
+    span = high.max() - low.min()
+    if span == 0 or (high - low).max() > _SAME * span:
+        return False
+    return (n_rows - n_distinct) * math.log(most_frequent) < _MAX_CHANCE_LOG
+
+
+def orders(groups: pl.DataFrame, *, regression: bool) -> bool:
+    """Whether the numbers of a field put the targets in order: thresholds on it give the target without error.
+
+    Args:
+        groups: as for `determines`, the values being numbers.
+        regression: whether the target is a number rather than a class.
+    """
+    groups = _merge(groups).sort("value")
+    if len(groups) < _MIN_ORDERED:
+        return False
+    low, high = groups["low"].to_numpy(), groups["high"].to_numpy()
+    if regression:
+        return len(np.unique(low)) >= _MIN_ORDERED and (_rises(low, high) or _rises(-high, -low))
+    if (low != high).any():
+        return False
+    classes, index = np.unique(low, return_inverse=True)
+    n_in_class = np.bincount(index, weights=groups["n"].to_numpy())
+    n_changes = int((np.diff(low) != 0).sum())
+    return n_changes == len(classes) - 1 > 0 and bool(n_in_class.min() >= _MIN_IN_CLASS)
+
+
+def _merge(groups: pl.DataFrame) -> pl.DataFrame:
+    """One row for each known value; several raw values may have become one."""
+    known = groups.filter(pl.col("value").is_not_null())
+    return known.group_by("value").agg(pl.col("n").sum(), pl.col("low").min(), pl.col("high").max())
+
+
+def _rises(low: Floats, high: Floats) -> bool:
+    return bool((high[:-1] <= low[1:]).all())
+
+
+_N_EXAMPLES = 3
+_LONG_VALUE = 1000
+_HIGH_MISSING = 0.5
+_LONGEST_EXAMPLE = 80
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetSummary:
+    """The column to predict: classes with their shares, or mean and standard deviation."""
+
+    name: str
+    task: KnownTask
+    classes: tuple[ClassLabel, ...] = ()
+    shares: tuple[float, ...] = ()
+    mean: float | None = None
+    std: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldSummary:
+    """One column.
+
+    Attributes:
+        name: the column.
+        dtype: its type in the table.
+        kind: categorical, numerical, target, weight or left out.
+        n_distinct: different values, missing not counted.
+        missing_share: share of rows without a value.
+        examples: the most frequent values, each with its count.
+        warnings: what a user should look at.
+    """
+
+    name: str
+    dtype: str
+    kind: str
+    n_distinct: int
+    missing_share: float
+    examples: tuple[tuple[str, int], ...]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDescription:
+    """A whole table; `target` is None where none is named."""
+
+    n_rows: int
+    target: TargetSummary | None
+    columns: tuple[FieldSummary, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values that `json` can write."""
+        return asdict(self)
+
+
+def describe(table: pl.DataFrame, config: Config) -> TableDescription:
+    """Summarise every column, with warnings on fields that are useless, suspicious or mostly missing.
+
+    Raises:
+        SchemaError: for settings that name no column, or an unusable target.
+    """
+    data = config.data
+    check_names(table, config)
+    target, aims = None, None
+    if data.target is not None:
+        target = infer_target(table[data.target], data.task, data.missing_values)
+        aims = target_numbers(table[data.target], target, data.missing_values)
+    planned = plan_fields(table, config)
+    return TableDescription(
+        n_rows=len(table),
+        target=None if target is None or aims is None else _summarise_target(target, aims),
+        columns=tuple(_summarise(column, config, planned, target, aims) for column in table.iter_columns()),
+    )
+
+
+def _summarise_target(target: Target, aims: pl.Series) -> TargetSummary:
+    if target.task == "regression":
+        mean = Moments.of(aims.to_numpy()).mean
+        std = aims.std(ddof=0)
+        return TargetSummary(name=target.name, task=target.task, mean=mean, std=float(std))  # type: ignore[arg-type]  # a number
+    counts = dict(aims.value_counts(name="n").iter_rows())
+    shares = tuple(counts[float(i)] / len(aims) for i in range(len(target.classes)))
+    return TargetSummary(name=target.name, task=target.task, classes=target.classes, shares=shares)
+
+
+def _summarise(
+    column: pl.Series,
+    config: Config,
+    planned: Mapping[str, Field | str],
+    target: Target | None,
+    aims: pl.Series | None,
+) -> FieldSummary:
+    if column.name not in planned and (column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object)):
+        # Left out by the user, and nothing that could be counted.
+        return FieldSummary(
+            name=column.name,
+            dtype=str(column.dtype),
+            kind=_kind(column.name, config, planned),
+            n_distinct=0,
+            missing_share=column.null_count() / max(len(column), 1),
+            examples=(),
+            warnings=(),
+        )
+    raw = distinct_values(column, aims)
+    values = raw.with_columns(value=canonical(raw["value"], config.data.missing_values))
+    counted = values.drop_nulls("value").group_by("value").agg(pl.col("n").sum())
+    kind = _kind(column.name, config, planned)
+    missing_share = 1 - int(counted["n"].sum()) / len(column) if len(column) else 0.0
+    warnings: list[str] = []
+    if kind not in ("target", "weight"):
+        warnings = _warnings(values, planned.get(column.name), missing_share)
+        if target is not None and aims is not None and _leaks(raw, values, config, target, most_frequent_share(aims)):
+            warnings.append(f"suspected leak: it alone determines the target {target.name!r}")
+    return FieldSummary(
+        name=column.name,
+        dtype=str(column.dtype),
+        kind=kind,
+        n_distinct=len(counted),
+        missing_share=missing_share,
+        examples=_examples(counted),
+        warnings=tuple(warnings),
+    )
+
+
+def _examples(counted: pl.DataFrame) -> tuple[tuple[str, int], ...]:
+    # Sorting only the candidates: a field may hold a million values.
+    candidates = counted.filter(pl.col("n") >= pl.col("n").top_k(_N_EXAMPLES).min())
+    frequent = candidates.sort("n", "value", descending=[True, False]).head(_N_EXAMPLES)
+    return tuple((_shorten(value), n) for value, n in frequent.iter_rows())
+
+
+def _kind(name: str, config: Config, planned: Mapping[str, Field | str]) -> str:
+    if name == config.data.target:
+        return "target"
+    if name == config.data.weight:
+        return "weight"
+    plan = planned.get(name)
+    return plan.kind if isinstance(plan, Field) else "left out"
+
+
+def _warnings(values: pl.DataFrame, plan: Field | str | None, missing_share: float) -> list[str]:
+    """What is odd about the values themselves."""
+    found = []
+    reason = skip_reason(values, plan.kind) if isinstance(plan, Field) else plan
+    if reason:
+        found.append(reason)
+    elif missing_share > _HIGH_MISSING:
+        found.append(f"{missing_share:.0%} of its values are missing")
+    longest = values["value"].str.len_chars().max()
+    if isinstance(longest, int) and longest > _LONG_VALUE:
+        found.append(f"its longest value has {longest} characters")
+    return found
+
+
+def _leaks(raw: pl.DataFrame, values: pl.DataFrame, config: Config, target: Target, most_frequent: float) -> bool:
+    if determines(values, most_frequent):
+        return True
+    numbers = try_numbers(raw["value"], config.data.missing_values)
+    return numbers is not None and orders(raw.with_columns(value=numbers), regression=target.task == "regression")
+
+
+def _shorten(value: str) -> str:
+    return value if len(value) <= _LONGEST_EXAMPLE else value[:_LONGEST_EXAMPLE] + "..."

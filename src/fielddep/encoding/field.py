@@ -1,0 +1,205 @@
+"""Field coders: one field's way from raw values to local ids, and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fielddep.config.settings import DataConfig, for_field
+from fielddep.encoding.numbers import (
+    Moments,
+    QuantileBins,
+    ScaledNumbers,
+    default_n_bins,
+    log2_intervals,
+    log2_texts,
+    number_counts,
+)
+from fielddep.encoding.one_row import NeedsColumnsError, canonical_values, missing_texts, number_values
+from fielddep.encoding.schema import Field
+from fielddep.encoding.values import NUMBER_MISSING, as_number, canonical
+from fielddep.encoding.vocabulary import FIRST_ID, MISSING_ID, Vocabulary
+from fielddep.errors import UnknownValueError
+
+Coding = Vocabulary | ScaledNumbers | QuantileBins
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedField:
+    """One encoded column; `numbers` only for a field given as `value x vector`."""
+
+    ids: npt.NDArray[np.int32]
+    numbers: npt.NDArray[np.float32] | None
+    n_unknown: int
+    n_missing: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FieldEncoder:
+    """What was learnt of one field from training rows.
+
+    Attributes:
+        field: name and kind.
+        coding: vocabulary (categorical and log2 fields), scale or bins.
+        missing_values: texts that mean missing.
+    """
+
+    field: Field
+    coding: Coding
+    missing_values: tuple[str, ...]
+
+    @classmethod
+    def from_counts(
+        cls, field: Field, trained: pl.DataFrame, config: DataConfig, counted: pl.DataFrame | None = None
+    ) -> FieldEncoder:
+        """Learn from different raw values (value) and the rows of each (n).
+
+        Args:
+            field: name and kind.
+            trained: values of training rows.
+            config: settings of the encoding.
+            counted: values that a vocabulary counts, where they are not those of training rows.
+        """
+        missing = config.missing_values
+        coding: Coding
+        if field.numeric in ("scale", "quantile"):
+            numbers = as_number(trained["value"].alias(field.name), missing)
+            distinct, counts, n_missing = number_counts(numbers, trained["n"].to_numpy())
+            if field.numeric == "scale":
+                coding = ScaledNumbers.of(Moments.of(distinct, counts), n_missing)
+            else:
+                n_bins = config.n_bins or default_n_bins(int(trained["n"].sum()))
+                coding = QuantileBins.from_counts(distinct, counts, n_missing, n_bins)
+        else:
+            coding = _vocabulary_of(field, trained if counted is None else counted, config)
+        return cls(field=field, coding=coding, missing_values=missing)
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Counted rows of each local id."""
+        return self.coding.counts
+
+    def encode(
+        self, column: pl.Series, *, first_row: int = 0, refuse_unknown: bool = False, row_by_row: bool = False
+    ) -> EncodedField:
+        """Local ids of a column.
+
+        Args:
+            column: values of rows.
+            first_row: number of the first row in a longer table, for error messages.
+            refuse_unknown: whether a value never seen in training is an error.
+            row_by_row: look up value by value, the same ids and faster for a few rows of many calls. The first call
+                prepares an index over the whole vocabulary.
+
+        Raises:
+            UnknownValueError: for a value never seen in training, if `refuse_unknown`.
+        """
+        if row_by_row:
+            few = self._encode_few(column)
+            if few is not None and not (few.n_unknown and refuse_unknown):
+                return few
+        numbers = None
+        if isinstance(self.coding, Vocabulary):
+            cells = field_texts(self.field, column, self.missing_values, first_row=first_row)
+            ids, n_unknown = self.coding.encode(cells)
+            if n_unknown and refuse_unknown:
+                raise self._unknown_error(cells, self.coding, first_row)
+        else:
+            cells, n_unknown = as_number(column, self.missing_values, first_row=first_row), 0
+            if isinstance(self.coding, ScaledNumbers):
+                ids, numbers = self.coding.encode(cells)
+            else:
+                ids = self.coding.encode(cells)
+        return EncodedField(ids=ids, numbers=numbers, n_unknown=n_unknown, n_missing=cells.null_count())
+
+    def _encode_few(self, column: pl.Series) -> EncodedField | None:
+        """The same for a few rows, value by value; None where only whole columns are treated exactly."""
+        if self.field.numeric == "log2" or not _is_simple(column.dtype):
+            return None
+        numbers = None
+        try:
+            if isinstance(self.coding, Vocabulary):
+                texts = canonical_values(column.to_list(), self._missing_texts)
+                ids, n_unknown = self.coding.encode_few(texts)
+                return EncodedField(ids=ids, numbers=None, n_unknown=n_unknown, n_missing=texts.count(None))
+            given = number_values(column.to_list(), self._missing_texts)
+        except NeedsColumnsError:
+            return None
+        if isinstance(self.coding, ScaledNumbers):
+            ids, numbers = self.coding.encode_array(given)
+        else:
+            ids = self.coding.encode_array(given)
+        return EncodedField(ids=ids, numbers=numbers, n_unknown=0, n_missing=int(np.isnan(given).sum()))
+
+    @cached_property
+    def _missing_texts(self) -> frozenset[str]:
+        of_numbers = () if isinstance(self.coding, Vocabulary) else NUMBER_MISSING
+        return missing_texts((*self.missing_values, *of_numbers))
+
+    def decode(self, ids: npt.NDArray[np.int32], numbers: npt.NDArray[np.float32] | None) -> pl.Series:
+        """Values of local ids: text, an interval or a number; null for missing."""
+        if isinstance(self.coding, ScaledNumbers):
+            assert numbers is not None
+            return self.coding.decode(ids, numbers).alias(self.field.name)
+        texts = self.labels().gather(ids)
+        known = pl.when(pl.Series(ids != MISSING_ID)).then(texts)
+        return pl.select(known).to_series().alias(self.field.name)
+
+    def labels(self) -> pl.Series:
+        """One text per local id; a bin is written as its interval."""
+        labels = self.coding.labels()
+        if self.field.numeric == "log2":
+            labels = pl.concat([labels.head(FIRST_ID), log2_intervals(labels.slice(FIRST_ID))])
+        return labels.alias(self.field.name)
+
+    def cell_texts(self, column: pl.Series) -> pl.Series:
+        """What the cells of a column hold, as canonical text; null where this field takes them for missing."""
+        texts = canonical(column, self.missing_values)
+        if self.field.numeric is None:
+            return texts
+        known = as_number(column, self.missing_values).is_not_null()
+        return pl.select(pl.when(known).then(texts)).to_series().alias(column.name)
+
+    def state(self) -> dict[str, Any] | None:
+        """Plain values of the numeric state; None for a vocabulary, which is saved as a frame."""
+        return None if isinstance(self.coding, Vocabulary) else self.coding.to_json()
+
+    def _unknown_error(self, texts: pl.Series, vocabulary: Vocabulary, first_row: int) -> UnknownValueError:
+        rows = vocabulary.unknown_rows(texts)
+        unknown = texts.gather(rows).unique(maintain_order=True).head(5)
+        values = [value[:80] for value in (log2_intervals(unknown) if self.field.numeric == "log2" else unknown)]
+        return UnknownValueError(
+            f"field {self.field.name!r} must hold values seen in training; given {len(rows)} unknown, such as "
+            f"{', '.join(map(repr, values))}, the first in row {first_row + int(rows[0])} (counted from 0); correct "
+            "them, or set data.handle_unknown = 'rare' to accept them"
+        )
+
+
+def _is_simple(dtype: pl.DataType) -> bool:
+    """Whether Python values of this type are the values of the column; Float32, for one, has other digits."""
+    text = isinstance(dtype, (pl.String, pl.Categorical, pl.Enum))
+    return text or dtype.is_integer() or isinstance(dtype, (pl.Boolean, pl.Float64, pl.Null))
+
+
+def _vocabulary_of(field: Field, counted: pl.DataFrame, config: DataConfig) -> Vocabulary:
+    texts = field_texts(field, counted["value"].alias(field.name), config.missing_values)
+    known = texts.is_not_null()
+    return Vocabulary.from_counts(
+        texts.filter(known),
+        counted["n"].filter(known),
+        int(counted["n"].filter(~known).sum()),
+        for_field(config.min_count, field.name, 1),
+        keep_rare=config.handle_unknown == "error",
+    )
+
+
+def field_texts(field: Field, column: pl.Series, missing_values: tuple[str, ...], *, first_row: int = 0) -> pl.Series:
+    """Texts that a field's vocabulary counts: canonical values, or the paper's bins of numbers."""
+    if field.numeric == "log2":
+        return log2_texts(as_number(column, missing_values, first_row=first_row))
+    return canonical(column, missing_values)

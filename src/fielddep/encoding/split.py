@@ -1,0 +1,365 @@
+"""Splits: which rows train, which stop the training early, and which give the final metrics.
+
+Every row gets a 64-bit draw, a keyed hash of its row number; within each stratum the rows with the smallest draws are
+test rows, the next are validation rows. So the part of a row follows from the table and the settings alone, whichever
+command asks, and chunks of rows may come in any order. A row's number is its place in the table as it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fielddep.config.settings import SplitConfig
+from fielddep.encoding.coded import CodedTable
+from fielddep.encoding.draws import Draws, Floats, Numbers, draw, one_of, order_statistics, select_smallest
+from fielddep.encoding.target import Target, guess_task
+from fielddep.encoding.times import split_by_time
+from fielddep.encoding.values import canonical, try_numbers
+from fielddep.errors import SplitError
+from fielddep.wording import did_you_mean
+
+Parts = npt.NDArray[np.uint8]
+"""Part of every row, as a place in `PART_NAMES`."""
+ReadParts = Callable[[int, int], Parts]
+"""Parts of the rows from a first to a last one."""
+Keys = npt.NDArray[Any]
+"""Cells of the column that decides: codes, or numbers where the column is kept as numbers."""
+Sizes = tuple[int, int, int]
+
+PART_NAMES = ("train", "validation", "test")
+SPLIT_VERSION = 2
+"""Changes whenever the same table and settings are split otherwise than before."""
+N_TENTHS = 10
+_NAMED = {"train": 0, "training": 0, "validation": 1, "valid": 1, "val": 1, "dev": 1, "test": 2}
+_PARTS, _FOLDS, _STRATA, _GROUPS = 0, 1, 1 << 32, (1 << 32) + 1
+"""Streams of draws: parts of rows, folds of rows (d further for those of draw d), order of strata, of groups."""
+
+
+class Rule(Protocol):
+    """Part and fold of a row by its number and its key."""
+
+    def parts(self, rows: Numbers, keys: Keys | None) -> Parts:
+        """Parts of rows."""
+
+    def folds(self, rows: Numbers, keys: Keys | None, n: int, number: int) -> Numbers:
+        """Folds of training rows."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Split:
+    """How the rows of a table are shared out.
+
+    Attributes:
+        sizes: rows for training, validation and test.
+        column: the column whose cells decide, together with row numbers; None for a random split.
+        rule: how they decide.
+        version: the way of splitting.
+    """
+
+    sizes: Sizes
+    column: str | None
+    rule: Rule
+    version: int = SPLIT_VERSION
+
+    def parts(self, start: int, stop: int, keys: Keys | None = None) -> Parts:
+        """Parts of the rows from `start` to `stop`, given their cells of `column`."""
+        return self.rule.parts(np.arange(start, stop), keys)
+
+    def folds(self, start: int, stop: int, keys: Keys | None = None, *, n: int, draw: int) -> Numbers:
+        """Folds, 0 to n - 1, of the training rows from `start` to `stop`; what is given of other rows means nothing.
+
+        Every `draw` gives other folds. Groups stay whole. Folds of a split by time follow each other in time, whatever
+        the draw.
+        """
+        return self.rule.folds(np.arange(start, stop), keys, n, draw)
+
+    def parts_of(self, table: CodedTable, start: int, stop: int) -> Parts:
+        """Parts of the rows of a table from `start` to `stop`."""
+        return self.parts(start, stop, None if self.column is None else table.keys(self.column, start, stop))
+
+
+def plan_split(table: CodedTable, config: SplitConfig, target: str | None) -> Split:
+    """How to share out the rows of a table; a part whose share is above 0 gets at least one row.
+
+    Raises:
+        SplitError: if the column is absent or unusable, or no row is left for training.
+    """
+    column: str | None = None
+    rule: Rule
+    if not table.n_rows:
+        raise _no_training_rows(config.method, 0)
+    if config.method == "random":
+        rule, sizes = _draw_parts(table, None, _Strata(), np.array([table.n_rows]), config)
+    elif config.method == "stratified":
+        column = split_column(list(table.columns), target, "data.target")
+        rule, sizes = _plan_stratified(table, column, config)
+    else:
+        column = split_column(list(table.columns), config.column, "split.column")
+        plan = {"group": _plan_groups, "time": _plan_times, "column": _plan_column}[config.method]
+        rule, sizes = plan(table, column, config)
+    if not sizes[0]:
+        raise _no_training_rows(config.method, table.n_rows)
+    return Split(sizes=sizes, column=column, rule=rule)
+
+
+def _no_training_rows(method: str, n_rows: int) -> SplitError:
+    return SplitError(
+        f"training needs at least one row; method {method!r} left none of {n_rows}. Lower split.validation and "
+        "split.test, or give more rows"
+    )
+
+
+def split_column(columns: Sequence[str], name: str | None, setting: str) -> str:
+    """The column that a split needs.
+
+    Raises:
+        SplitError: if it is not named, or there is none of that name.
+    """
+    if name is None:
+        raise SplitError(f"this split needs a column; set {setting}")
+    if name not in columns:
+        raise SplitError(f"{setting} names {name!r}, which is no column; {did_you_mean(name, columns)}")
+    return name
+
+
+def wanted_rows(share: float, n_rows: int) -> int:
+    """Rows of a part: its share, and at least one where the share is above 0."""
+    return max(1, round(share * n_rows)) if share > 0 else 0
+
+
+def _rows_of(groups: Numbers | Parts, counts: Numbers, n_groups: int = 0) -> Numbers:
+    """Rows of every group of codes, by the group and the rows of each code."""
+    return np.bincount(groups, weights=counts, minlength=n_groups).astype(np.int64)
+
+
+def _dense_rank(texts: pl.Series) -> Numbers:
+    """Number of each text in sorted order, from 1; 0 for null."""
+    return texts.rank("dense").fill_null(0).to_numpy().astype(np.int64)
+
+
+# --- drawn rows: random, stratified, column -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Strata:
+    """Stratum of a row by its code, or by its number and the last number of each stratum; all are of one by default."""
+
+    by_code: Numbers | None = None
+    edges: Floats | None = None
+
+    def of(self, keys: Keys | None) -> Numbers | None:
+        if keys is None:
+            return None
+        if self.by_code is not None:
+            return self.by_code[keys]
+        assert self.edges is not None
+        return np.searchsorted(self.edges, keys)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _DrawnRows:
+    """The smallest draws of each stratum are test rows, the next are validation rows.
+
+    Attributes:
+        seed: seed of the draws.
+        strata: stratum of every row.
+        bounds: draws below which the test rows, and the test and validation rows of each stratum lie (2, S).
+        fixed: parts by code, where rows are of stratum -1.
+    """
+
+    seed: int
+    strata: _Strata
+    bounds: Draws
+    fixed: Parts | None = None
+
+    def parts(self, rows: Numbers, keys: Keys | None) -> Parts:
+        draws, strata = draw(self.seed, _PARTS, rows), self.strata.of(keys)
+        test, both = self.bounds[:, 0] if strata is None else self.bounds[:, strata]
+        parts: Parts = (draws < test).astype(np.uint8) + (draws < both)
+        if self.fixed is None or keys is None or strata is None:
+            return parts
+        return np.where(strata < 0, self.fixed[keys], parts)
+
+    def folds(self, rows: Numbers, keys: Keys | None, n: int, number: int) -> Numbers:
+        return one_of(draw(self.seed, _FOLDS + number, rows), n)
+
+
+def _draw_parts(
+    table: CodedTable,
+    column: str | None,
+    strata: _Strata,
+    sizes: Numbers,
+    config: SplitConfig,
+    fixed: Parts | None = None,
+) -> tuple[_DrawnRows, Sizes]:
+    """Draw the same share of every stratum, given the rows of each; with `fixed` parts there are no test rows."""
+    n_rows = int(sizes.sum())
+    n_test = 0 if fixed is not None else min(wanted_rows(config.test, n_rows), n_rows)
+    n_validation = min(wanted_rows(config.validation, n_rows), n_rows - n_test)
+    order = np.argsort(draw(config.seed, _STRATA, np.arange(len(sizes))))
+    test = _quotas(sizes, order, n_test)
+    both = test + _quotas(sizes - test, order, n_validation)
+
+    def chunks() -> Iterator[tuple[Draws, Numbers | None]]:
+        for start, stop in table.chunks():
+            keys = None if column is None else table.keys(column, start, stop)
+            yield draw(config.seed, _PARTS, np.arange(start, stop)), strata.of(keys)
+
+    bounds = select_smallest(chunks, sizes, np.stack([test, both]))
+    rule = _DrawnRows(seed=config.seed, strata=strata, bounds=bounds, fixed=fixed)
+    return rule, (n_rows - n_test - n_validation, n_validation, n_test)
+
+
+def _quotas(sizes: Numbers, order: Numbers, n_wanted: int) -> Numbers:
+    """Rows to take of each stratum, `n_wanted` in all; strata too small for one take turns."""
+    ends = np.concatenate([[0], np.cumsum(sizes[order])])
+    # Rounding the running total, not each stratum, makes the sum exact and every stratum right within one row.
+    marks = np.floor(ends * (n_wanted / max(int(ends[-1]), 1)) + 0.5).astype(np.int64)
+    quotas = np.zeros_like(sizes)
+    quotas[order] = np.diff(marks)
+    return quotas
+
+
+def _plan_stratified(table: CodedTable, name: str, config: SplitConfig) -> tuple[Rule, Sizes]:
+    """Strata are classes, or tenths of the rows by value where the target is a number to regress on."""
+    column = table.columns[name]
+    if column.mode == "numbers":
+        edges = order_statistics(lambda: _numbers(table, name), _ends_of_tenths(table.n_rows))
+        sizes = np.sum(
+            [np.bincount(np.searchsorted(edges, x), minlength=N_TENTHS) for x in _numbers(table, name)], axis=0
+        )
+        return _draw_parts(table, name, _Strata(edges=edges), sizes, config)
+    counts = table.code_counts(name)
+    by_code = _strata_of_values(column.values, counts)
+    return _draw_parts(table, name, _Strata(by_code=by_code), _rows_of(by_code, counts), config)
+
+
+def _numbers(table: CodedTable, name: str) -> Iterator[Floats]:
+    for start, stop in table.chunks():
+        yield table.keys(name, start, stop)
+
+
+def _strata_of_values(values: pl.Series, counts: Numbers) -> Numbers:
+    numbers = try_numbers(values) if guess_task(values.filter(pl.Series(counts > 0))) == "regression" else None
+    if numbers is None:
+        return _dense_rank(canonical(values))
+    known = numbers.fill_null(np.nan).to_numpy()
+    order = np.argsort(known)
+    ends = np.searchsorted(np.cumsum(counts[order]), _ends_of_tenths(int(counts.sum())), side="right")
+    return np.searchsorted(known[order[ends]], known)
+
+
+def _ends_of_tenths(n_rows: int) -> Numbers:
+    """Place, in sorted order, of the last number of every tenth but the highest; equal numbers are of one tenth."""
+    ends = -(-np.arange(1, N_TENTHS) * (n_rows + 1) // N_TENTHS) - 1
+    return ends[ends < n_rows]
+
+
+def _plan_column(table: CodedTable, name: str, config: SplitConfig) -> tuple[Rule, Sizes]:
+    """Parts as the column says; without validation rows, a share of the training rows is drawn for them."""
+    values, counts = table.columns[name].values, table.code_counts(name)
+    parts = np.zeros(len(values), dtype=np.uint8)
+    parts[counts > 0] = _parts_by_name(values.filter(pl.Series(counts > 0)))
+    n_train, n_validation, n_test = _rows_of(parts, counts, len(PART_NAMES)).tolist()
+    is_drawn = (parts == 0) & (n_validation == 0)
+    strata = _Strata(by_code=np.where(is_drawn, 0, -1))
+    sizes = np.array([0 if n_validation else n_train])
+    rule, (_, n_drawn, _) = _draw_parts(table, name, strata, sizes, config, fixed=parts)
+    return rule, (n_train - n_drawn, n_validation + n_drawn, n_test)
+
+
+def _parts_by_name(column: pl.Series) -> Parts:
+    names = canonical(column).str.strip_chars().str.to_lowercase()
+    part = names.replace_strict(_NAMED, default=None, return_dtype=pl.UInt8)
+    if part.null_count():
+        bad = column.filter(part.is_null()).unique().head(5).to_list()
+        raise SplitError(
+            f"split.column {column.name!r} must say train, validation (valid, val, dev) or test in every row; given "
+            f"also {', '.join(map(repr, bad))}. Correct these rows"
+        )
+    parts: Parts = part.to_numpy()
+    return parts
+
+
+# --- groups and times -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _WholeGroups:
+    """Rows of one group stay together; by code, the part of its group and the rank of the group's text."""
+
+    seed: int
+    part: Parts
+    rank: Numbers
+
+    def parts(self, rows: Numbers, keys: Keys | None) -> Parts:
+        return self.part[keys]
+
+    def folds(self, rows: Numbers, keys: Keys | None, n: int, number: int) -> Numbers:
+        return one_of(draw(self.seed, _FOLDS + number, self.rank[keys]), n)
+
+
+def _plan_groups(table: CodedTable, name: str, config: SplitConfig) -> tuple[Rule, Sizes]:
+    """Whole groups, in the order of their draws, into test and validation while they come nearer to their share.
+
+    Rows without a group are one group, as nobody knows whether they belong together.
+    """
+    counts, rank = table.code_counts(name), _dense_rank(canonical(table.columns[name].values))
+    sizes = _rows_of(rank, counts)
+    order = np.argsort(draw(config.seed, _GROUPS, np.arange(len(sizes))))
+    groups = order[sizes[order] > 0]
+    part_of = np.zeros(len(sizes), dtype=np.uint8)
+    for part, share in ((2, config.test), (1, config.validation)):
+        free = groups[part_of[groups] == 0]
+        part_of[_pick_groups(free, sizes, wanted_rows(share, int(sizes.sum())))] = part
+    rule = _WholeGroups(seed=config.seed, part=part_of[rank], rank=rank)
+    n_train, n_validation, n_test = _rows_of(part_of, sizes, len(PART_NAMES)).tolist()
+    return rule, (n_train, n_validation, n_test)
+
+
+def _pick_groups(groups: Numbers, sizes: Numbers, n_wanted: int) -> list[int]:
+    picked: list[int] = []
+    n_rows = 0
+    for group in groups.tolist() if n_wanted else []:
+        if n_rows + sizes[group] / 2 <= n_wanted:
+            picked.append(group)
+            n_rows += int(sizes[group])
+        if n_rows >= n_wanted:
+            break
+    if n_wanted and not picked and len(groups):
+        picked.append(int(groups[np.argmin(sizes[groups])]))
+    return picked
+
+
+def _plan_times(table: CodedTable, name: str, config: SplitConfig) -> tuple[Rule, Sizes]:
+    n_validation, n_test = (wanted_rows(share, table.n_rows) for share in (config.validation, config.test))
+    return split_by_time(table, name, n_validation=n_validation, n_test=n_test, seed=config.seed)
+
+
+# --- classes that a part has no row of ------------------------------------------------------------------------
+
+
+def class_warnings(table: CodedTable, target: Target, parts: ReadParts) -> tuple[str, ...]:
+    """Warnings of classes that a part, unless it is empty, has no row of."""
+    if target.task == "regression":
+        return ()
+    labels = canonical(table.columns[target.name].values)
+    counts = np.zeros((len(labels), len(PART_NAMES)), dtype=np.int64)
+    for start, stop in table.chunks():
+        both = table.codes(target.name, start, stop).astype(np.int64) * len(PART_NAMES) + parts(start, stop)
+        counts += np.bincount(both, minlength=counts.size).reshape(counts.shape)
+    rows = pl.DataFrame(counts, schema=PART_NAMES).with_columns(label=labels).drop_nulls()
+    by_label = rows.group_by("label").sum().sort("label")
+    absent = {name: by_label.filter(pl.col(name) == 0)["label"].to_list() for name in PART_NAMES if rows[name].sum()}
+    return tuple(
+        f"the {name} rows hold no row of class {', '.join(map(repr, classes[:5]))}{', ...' * (len(classes) > 5)} of "
+        f"target {target.name!r}"
+        for name, classes in absent.items()
+        if classes
+    )

@@ -1,0 +1,286 @@
+"""Comparison: every model with its tuned settings and several seeds on the same rows, each run in its own process.
+
+    comparison.json     which rows are compared
+    search/MODEL/       the search of a model's settings
+    configs/MODEL.toml  the settings that it was run with
+    runs/MODEL-N.json   the result of seed N, and what it was made from
+    logs/               what the processes printed
+    results.csv         all figures; comparison.* and dunnett-METRIC.* are the tables made from them
+
+An interrupted comparison resumes where it stopped. A run that failed is recorded with its reason, loses no other, and
+is tried again by the next call. Models that an earlier call ran and this one does not name stay in results and tables
+as long as this call would give them the same settings; a note names the others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from fielddep.artifacts.run import source_version
+from fielddep.config.trees import TREE_CONFIGS
+from fielddep.errors import SplitError, UserError
+from fielddep.experiments.contenders import Contender, changed_settings, known_contender, settings_toml
+from fielddep.experiments.folder import COMPARISON, mark_folder, working_in
+from fielddep.experiments.jobs import FAILED_SUFFIX, Job, read_saved
+from fielddep.experiments.plan import CONFIGS, RUNS, SEARCHES, ModelSettings, Plan, Tuning
+from fielddep.experiments.rendering import SUFFIXES, render
+from fielddep.experiments.results import RunResult, to_frame
+from fielddep.experiments.search import TRIALS
+from fielddep.experiments.study import PRUNED
+from fielddep.experiments.tables import ComparisonTable
+from fielddep.observer import Observer
+from fielddep.store.store import Store
+from fielddep.tables.files import write_text
+from fielddep.training.metrics import N_CALIBRATION_BINS
+from fielddep.wording import count
+
+RESULTS, COMPARISON_TABLE, DUNNETT = "results.csv", "comparison", "dunnett"
+CONTROL = "mdl"
+"""The model that others are tested against by default."""
+
+
+def compare(
+    dataset: str,
+    store: Store,
+    folder: str | Path,
+    plan: Plan,
+    *,
+    control: str | None = None,
+    observer: Observer | None = None,
+) -> ComparisonTable:
+    """Search, run and test whatever is missing, and write the tables.
+
+    Args:
+        dataset: name of the rows.
+        store: the rows.
+        folder: where everything is kept.
+        plan: what is compared.
+        control: the model that all others are tested against, one of the plan or of an earlier call; None for MDL,
+            and without MDL there are no tests.
+        observer: notified of searches and runs.
+
+    Raises:
+        UserError: the folder holds something else, another process works in it, the store has no test rows, the
+            control is not among the models, or settings cannot be read.
+    """
+    folder, observer = Path(folder), observer or Observer()
+    check_control(control, folder, plan)
+    comparison = Comparison(dataset=dataset, store=store, folder=folder, plan=plan, observer=observer)
+    with working_in(folder, COMPARISON):
+        results = comparison.run()
+        table = ComparisonTable.of(results, control=control or CONTROL)
+        table = dataclasses.replace(table, notes=(*table.notes, *comparison.skipped_models(results)))
+        write_tables(folder, results, table, plan)
+    return table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The searches and runs of a comparison.
+
+    Attributes:
+        dataset: name of the rows.
+        store: the rows.
+        folder: where everything is kept.
+        plan: what is compared.
+        observer: notified of searches and runs.
+    """
+
+    dataset: str
+    store: Store
+    folder: Path
+    plan: Plan
+    observer: Observer = field(default_factory=Observer)
+
+    def run(self) -> list[RunResult]:
+        """All results, model by model, after the missing runs; then those of other models from earlier calls."""
+        if not self.store.n_rows_of["test"]:
+            raise SplitError(
+                f"a comparison measures on test rows, but {self.store.folder} has none; encode again with split.test "
+                "above 0"
+            )
+        mark_folder(self.folder, self.dataset, self.store.sha256, COMPARISON)
+        tuning = Tuning(store=self.store, folder=self.folder, plan=self.plan, observer=self.observer)
+        chosen = tuning.run()
+        for name, settings in chosen.items():
+            if settings.failure is not None:  # earlier runs keep their file
+                continue
+            write_text(self.folder / CONFIGS / f"{name}.toml", settings_toml(settings.config))
+        jobs = self._jobs(chosen)
+        failures = {
+            name: f"the search for its settings failed: {settings.failure}"
+            for name, settings in chosen.items()
+            if settings.failure is not None
+        }
+        results = self.plan.job_runs(self.folder, self.observer).run(jobs, failures=failures)
+        names = list(chosen)
+        return [*sorted(results, key=lambda result: names.index(result.model)), *self._earlier_results(tuning)]
+
+    def skipped_models(self, results: Iterable[RunResult]) -> list[str]:
+        """A note on models of earlier calls that are not among the results."""
+        shown = {result.model for result in results}
+        names = [name for name in finished_models(self.folder) if name not in shown]
+        if not names:
+            return []
+        return [f"not shown: {', '.join(names)}, whose runs in {RUNS}/ are of other settings, or of another budget"]
+
+    def _earlier_results(self, tuning: Tuning) -> list[RunResult]:
+        """Finished runs of models that the plan does not have, with the settings that this call would give them."""
+        asked = {contender.name for contender in self.plan.contenders}
+        others = [known_contender(name) for name in finished_models(self.folder) if name not in asked]
+        known = [(c, found) for c in others if c is not None and (found := tuning.known_settings(c)) is not None]
+        jobs = (
+            self._job(contender, seed, found, commit="")
+            for contender, found in known
+            for seed in range(self.plan.n_seeds)
+        )
+        return [result for job in jobs if (result := job.saved()) is not None and result.error is None]
+
+    def _jobs(self, chosen: Mapping[str, ModelSettings]) -> list[Job]:
+        """Seed by seed, so that an interrupted comparison has complete tables of fewer seeds."""
+        commit = source_version()
+        return [
+            self._job(contender, seed, chosen[contender.name], commit)
+            for seed in range(self.plan.n_seeds)
+            for contender in self.plan.contenders
+        ]
+
+    def _job(self, contender: Contender, seed: int, chosen: ModelSettings, commit: str) -> Job:
+        return Job(
+            dataset=self.dataset,
+            contender=contender.name,
+            seed=seed,
+            settings=chosen.name,
+            config=changed_settings(chosen.config),
+            store=str(self.store.folder.resolve()),
+            sha256=self.store.sha256,
+            result=str(self.folder.resolve() / RUNS / f"{contender.name}-{seed}.json"),
+            threads=self.plan.process_threads,
+            device=chosen.config.train.device,
+            commit=commit,
+        )
+
+
+def check_control(control: str | None, folder: Path, plan: Plan) -> None:
+    """Refuse a control that is neither among the models nor among those of an earlier call.
+
+    Raises:
+        UserError: names the models.
+    """
+    names = compared_models(folder, plan)
+    if control is not None and control not in names:
+        raise UserError(
+            f"expected a control among the models ({', '.join(names)}), given {control!r}; add it to --models, or "
+            "choose another --control"
+        )
+
+
+def compared_models(folder: Path, plan: Plan) -> list[str]:
+    """The models of a plan, and those of which the folder has finished runs."""
+    return list(dict.fromkeys([*(contender.name for contender in plan.contenders), *finished_models(folder)]))
+
+
+def finished_models(folder: Path) -> list[str]:
+    """Models of which the folder of a comparison has finished runs."""
+    files = sorted(file for file in folder.glob(f"{RUNS}/*.json") if not file.name.endswith(FAILED_SUFFIX))
+    results = [found[1] for file in files if (found := read_saved(file)) is not None]
+    return list(dict.fromkeys(result.model for result in results if result.error is None))
+
+
+def write_tables(folder: Path, results: Sequence[RunResult], table: ComparisonTable, plan: Plan) -> None:
+    """All figures as a tidy CSV, and the tables in every form; Markdown also says how to read them."""
+    write_text(folder / RESULTS, to_frame(results).write_csv())
+    for form, suffix in SUFFIXES.items():
+        text = render(table, form)
+        notes = "\n" + "\n\n".join(reading_notes(folder, results, table, plan)) + "\n" if form == "markdown" else ""
+        write_text(folder / f"{COMPARISON_TABLE}{suffix}", text + notes)
+        for metric, test in table.tests.items():
+            write_text(folder / f"{DUNNETT}-{metric}{suffix}", render(test, form))
+
+
+def reading_notes(folder: Path, results: Sequence[RunResult], table: ComparisonTable, plan: Plan) -> list[str]:
+    """What the columns mean, and where the settings come from."""
+    notes = [" ".join(filter(None, [settings_note(plan), trials_note(folder / SEARCHES, plan)]))]
+    if "calibration_error" in table.metrics:
+        notes.append(
+            f"Calibration error: expected calibration error over {N_CALIBRATION_BINS} bins of equally many test rows."
+        )
+    notes.append(
+        "Training time includes the evaluations on validation rows, rows/s does not; prediction time is that of all "
+        "test rows, from ids to outputs; peak memory is that of a process that does nothing but the run, Python and "
+        "its libraries included."
+    )
+    notes.append(machine_note(results))
+    if any(result.model in TREE_CONFIGS for result in results):
+        notes.append(
+            "Tree models get the same encoded rows: ids as categories, numbers as numbers, without crosses, as trees "
+            "find their own. Their parameters are leaves and splits (CatBoost's statistics of values not counted), "
+            "and their rows/s counts every row once a tree, evaluations included."
+        )
+    return list(filter(None, notes))
+
+
+def trials_note(searches: Path, plan: Plan) -> str:
+    """How many trials each model had within the budget; a slow one had few."""
+    found = []
+    for model in plan.searched_models():
+        path = searches / model / TRIALS
+        if not path.is_file():  # its search failed
+            continue
+        states = pl.read_csv(path, columns=["state"])["state"]
+        n_pruned = int((states == PRUNED).sum())
+        found.append(f"{model} {len(states)}" + (f" ({n_pruned} pruned)" if n_pruned else ""))
+    return f"Trials: {', '.join(found)}; the first has the defaults." if found else ""
+
+
+def machine_note(results: Sequence[RunResult]) -> str:
+    """Threads and devices of the finished runs; older results do not have them."""
+    models: dict[str, dict[str, None]] = {}
+    for result in results:
+        if result.error is None:
+            models.setdefault(_resources(result), {})[result.model] = None
+    if len(models) == 1:
+        return f"Every run had {next(iter(models))}."
+    listed = "; ".join(f"{resources} ({', '.join(names)})" for resources, names in models.items())
+    return f"Runs had {listed}: only times with equal resources can be compared." if listed else ""
+
+
+def _resources(result: RunResult) -> str:
+    if result.threads is None:
+        return "an unknown number of threads"
+    threads = count(result.threads, "thread")
+    return threads if result.device in (None, "cpu") else f"{threads} and the device {result.device}"
+
+
+def settings_note(plan: Plan) -> str:
+    """Where the settings come from."""
+    named = [contender.name for contender in plan.contenders if plan.settings_file(contender) is not None]
+    notes = []
+    if named:
+        assert plan.configs is not None
+        notes.append(f"The settings of {', '.join(named)} are those of {plan.configs.name}/.")
+    if len(named) < len(plan.contenders):
+        others = "Other models" if named else "All models"
+        if plan.budget is None:
+            notes.append(f"{others} have their defaults.")
+        else:
+            notes.append(
+                f"The settings of {others.lower()} were searched on validation rows, each with {_budget(plan)}."
+            )
+    return " ".join(notes)
+
+
+def _budget(plan: Plan) -> str:
+    assert plan.budget is not None
+    minutes = "" if plan.budget.minutes is None else f" or {plan.budget.minutes:g} minutes, whichever came first"
+    slow = {model: n for model, n in plan.rows_by_model.items() if model in plan.searched_models()}
+    rows = "" if plan.search_rows is None else f", on at most {plan.search_rows:,} training rows"
+    if slow:
+        listed = "; ".join(f"{model}, which is slow, on at most {n:,} of them" for model, n in slow.items())
+        rows = f"{rows or ', on all training rows'}; {listed}"
+    return f"{plan.budget.trials} trials{minutes}{rows}"

@@ -1,0 +1,305 @@
+"""Trials: where a search looks for settings, and one trial after another until its budget is spent.
+
+A trial that fails is recorded and does not end the search. A trial of a network is pruned when its lowest validation
+loss is above the median of the others at the same evaluation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fielddep.config.defaults import decide
+from fielddep.config.mdl import LEARNING_RATE_SEARCH, Between, Space
+from fielddep.config.settings import Config
+from fielddep.config.trees import TreeConfig
+from fielddep.errors import UserError
+from fielddep.experiments.contenders import Contender
+from fielddep.experiments.processes import reason_of
+from fielddep.experiments.study import (
+    COMPLETE,
+    FAILED,
+    METRICS,
+    NOT_KILLED,
+    PRUNED,
+    REASON,
+    SECONDS,
+    SETTINGS,
+    TrialRecord,
+    best_record,
+    import_optuna,
+    mark_lost,
+    next_trial,
+    trial_records,
+)
+from fielddep.observer import JobResult, Observer
+from fielddep.training.checkpoint import Evaluation
+from fielddep.training.fit import train
+from fielddep.training.prepare import Prepared
+
+if TYPE_CHECKING:
+    import optuna
+
+START = "start"
+"""Key of a trial whose settings are a start of the model."""
+OPTIMIZER, RATE = "train.optimizer", "train.lr"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSpace:
+    """Where a search looks.
+
+    Attributes:
+        config: settings that the search starts from.
+        spaces: where it looks, by dotted setting.
+        has_rate: whether it looks for `train.lr` too, in the range of its optimiser.
+        starts: settings that are tried first: the defaults, then what the model declares as good starts.
+    """
+
+    config: Config
+    spaces: Mapping[str, Space]
+    has_rate: bool
+    starts: tuple[dict[str, Any], ...]
+
+    @classmethod
+    def of(cls, contender: Contender, given: Mapping[str, Any]) -> SearchSpace:
+        """What the model declares, except settings that are given or make the contender a variant."""
+        config, fixed = contender.config(given), {*contender.settings, *given}
+        model = config.model
+        starts = [{path: value for path, value in start.items() if path not in fixed} for start in model.STARTS]
+        return cls(
+            config=config,
+            spaces={path: space for path, space in model.SEARCH.items() if path not in fixed},
+            has_rate=RATE not in fixed and not isinstance(model, TreeConfig),
+            starts=({}, *filter(None, starts)),
+        )
+
+    def suggest(self, trial: optuna.Trial) -> dict[str, Any]:
+        """Dotted settings that Optuna chooses."""
+        settings = {path: _suggest(trial, path, space) for path, space in self.spaces.items()}
+        if self.has_rate:
+            optimizer = settings.get(OPTIMIZER) or self._optimizer(self.config)
+            settings[RATE] = _suggest(trial, rate_name(optimizer), LEARNING_RATE_SEARCH[optimizer])
+        return settings
+
+    def point(self, config: Config) -> dict[str, Any]:
+        """The parameters of settings that are all decided; a value outside its space is skipped."""
+        spaces = {path: (path, space) for path, space in self.spaces.items()}
+        if self.has_rate:
+            optimizer = self._optimizer(config)
+            spaces[RATE] = (rate_name(optimizer), LEARNING_RATE_SEARCH[optimizer])
+        found = {name: _parameter(space, _value(config, path)) for path, (name, space) in spaces.items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def register(self, trial: optuna.Trial, point: Mapping[str, Any]) -> None:
+        """Tell a trial that was given its point the spaces, so that the search learns from it."""
+        rates = {rate_name(optimizer): space for optimizer, space in LEARNING_RATE_SEARCH.items()}
+        for name in point:
+            _suggest(trial, name, {**self.spaces, **rates}[name])
+
+    def _optimizer(self, config: Config) -> str:
+        return config.train.optimizer or config.model.OPTIMIZER
+
+
+def rate_name(optimizer: str) -> str:
+    """Name of the parameter: one per optimiser, as their ranges have nothing in common."""
+    return f"{RATE} ({optimizer})"
+
+
+def _suggest(trial: optuna.Trial, name: str, space: Space) -> Any:
+    """One value; whole numbers where both ends of a range are."""
+    if not isinstance(space, Between):
+        # Optuna keeps texts and numbers, but no lists.
+        texts = {_text(value): value for value in space.values}
+        return texts[trial.suggest_categorical(name, list(texts))]
+    if isinstance(space.low, int) and isinstance(space.high, int):
+        return trial.suggest_int(name, space.low, space.high, log=space.log)
+    return trial.suggest_float(name, space.low, space.high, log=space.log)
+
+
+def _parameter(space: Space, value: Any) -> Any:
+    """A value as Optuna keeps it; None where the space does not hold it."""
+    if isinstance(space, Between):
+        return value if value is not None and space.low <= value <= space.high else None
+    return _text(value) if value in space.values else None
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value)
+
+
+def _value(config: Config, path: str) -> Any:
+    section, key = path.split(".")
+    return getattr(getattr(config, section), key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """When a search ends: after so many trials or minutes, whichever comes first; those of earlier calls count.
+
+    When time is up, the running trial is cut off and counts with its lowest loss so far. If no trial is complete yet it
+    runs until its first evaluation, so that there is a result.
+    """
+
+    trials: int = 30
+    minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.trials < 1 or (self.minutes is not None and not self.minutes > 0):
+            raise UserError(
+                f"expected at least one trial and more than 0 minutes, given {self.trials} and {self.minutes}"
+            )
+
+    def seconds_left(self, records: Sequence[TrialRecord]) -> float | None:
+        """Seconds until time is up; None without such a limit."""
+        return None if self.minutes is None else self.minutes * 60 - sum(record.seconds for record in records)
+
+    def is_spent(self, records: Sequence[TrialRecord]) -> bool:
+        """Whether no further trial may start."""
+        left = self.seconds_left(records)
+        return len(records) >= self.trials or (left is not None and left <= 0)
+
+
+class _StoppedError(Exception):
+    """Ends the training of a trial: it is pruned, or time is up."""
+
+    def __init__(self, state: str, reason: str) -> None:
+        super().__init__(reason)
+        self.state, self.reason = state, reason
+
+
+@dataclass(kw_only=True)
+class _TrialWatch(Observer):
+    """Reports losses to Optuna, and stops a trial that is hopeless or out of time."""
+
+    trial: optuna.Trial
+    deadline: float | None
+    is_needed: bool
+    observer: Observer
+    losses: list[float] = field(default_factory=list)
+
+    def on_step(self, step: int, n_rows: int, loss: float) -> None:
+        self._stop_if_late()
+
+    def _stop_if_late(self) -> None:
+        late = self.deadline is not None and time.perf_counter() > self.deadline
+        if late and (self.losses or not self.is_needed):
+            raise _StoppedError(COMPLETE if self.losses else FAILED, "time was up")
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        loss = evaluation.validation["loss"]
+        self.losses.append(loss)
+        self.observer.on_evaluation(evaluation)
+        self.trial.report(min(self.losses), len(self.losses))
+        self._stop_if_late()
+        if self.trial.should_prune():
+            raise _StoppedError(PRUNED, f"after {len(self.losses)} evaluations")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialLoop:
+    """The trials of a search.
+
+    Attributes:
+        study: Optuna's file.
+        space: where it looks.
+        data: training and validation rows.
+        n_training_rows: number of training rows that decides open settings.
+        budget: when it ends.
+        seed: seed of the proposals.
+        observer: notified of trials.
+        keep: called with all trials after each of them.
+    """
+
+    study: optuna.Study
+    space: SearchSpace
+    data: Prepared
+    n_training_rows: int
+    budget: Budget
+    seed: int
+    observer: Observer
+    keep: Callable[[Sequence[TrialRecord]], None]
+
+    def run(self) -> list[TrialRecord]:
+        """Trials until the budget is spent."""
+        records = trial_records(self.study)
+        self.observer.on_plan("trials", max(0, self.budget.trials - len(records)), len(records))
+        while not self.budget.is_spent(records):
+            self._run_trial(records)
+            records = trial_records(self.study)
+            self.keep(records)
+            self.observer.on_job(f"trial {records[-1].number}", _job_result(records))
+        return records
+
+    def _run_trial(self, records: Sequence[TrialRecord]) -> None:
+        trial = next_trial(self.study, len(records), self.seed, self._start(len(records)))
+        began, left = time.perf_counter(), self.budget.seconds_left(records)
+        watch = _TrialWatch(
+            trial=trial,
+            deadline=None if left is None else began + left,
+            is_needed=best_record(records) is None,
+            observer=self.observer,
+        )
+        self.observer.on_job(f"trial {len(records)}", None)
+        try:
+            state, facts = self._train(trial, watch)
+        except KeyboardInterrupt:
+            mark_lost(self.study, trial.number, NOT_KILLED)
+            raise
+        for name, value in {**facts, SECONDS: time.perf_counter() - began}.items():
+            trial.set_user_attr(name, value)
+        states = import_optuna().trial.TrialState
+        ended = {COMPLETE: states.COMPLETE, PRUNED: states.PRUNED, FAILED: states.FAIL}[state]
+        self.study.tell(trial, facts[METRICS]["loss"] if state == COMPLETE else None, state=ended)
+
+    def _start(self, n_over: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Parameters and facts of the next start; None where all were tried."""
+        if n_over >= len(self.space.starts):
+            return None
+        settings = self.space.starts[n_over]
+        return self.space.point(self._data(settings).config), {START: True, SETTINGS: settings}
+
+    def _train(self, trial: optuna.Trial, watch: _TrialWatch) -> tuple[str, dict[str, Any]]:
+        """State and facts of a trial."""
+        facts: dict[str, Any] = {}
+        try:
+            facts[SETTINGS] = self._settings(trial)
+            trained = train(self._data(facts[SETTINGS]), observer=watch)
+        except _StoppedError as stopped:
+            lowest = {METRICS: {"loss": min(watch.losses)}} if watch.losses else {}
+            return stopped.state, {**facts, **lowest, REASON: stopped.reason}
+        except Exception as error:  # settings may fail in any way: diverge, need too much memory, contradict each other
+            return FAILED, {**facts, REASON: reason_of(error)}
+        if not math.isfinite(trained.validation["loss"]):
+            return FAILED, {**facts, REASON: "the validation loss is not a number"}
+        return COMPLETE, {**facts, METRICS: trained.validation}
+
+    def _settings(self, trial: optuna.Trial) -> dict[str, Any]:
+        if START not in trial.user_attrs:
+            return self.space.suggest(trial)
+        settings: dict[str, Any] = trial.user_attrs[SETTINGS]
+        self.space.register(trial, self.space.point(self._data(settings).config))
+        return settings
+
+    def _data(self, settings: Mapping[str, Any]) -> Prepared:
+        """The rows, with all settings decided."""
+        merged = dataclasses.replace(self.space.config, data=self.data.config.data, split=self.data.config.split)
+        config = decide(merged.replace(settings), n_rows=self.n_training_rows)
+        return dataclasses.replace(self.data, config=config)
+
+
+def _job_result(records: Sequence[TrialRecord]) -> JobResult:
+    """How the last trial ended."""
+    last, best = records[-1], best_record(records)
+    return JobResult(
+        state=last.state,
+        metrics={} if last.loss is None else {"loss": last.loss},
+        seconds=last.seconds,
+        reason=last.reason,
+        note="" if best is None else f"best {best.loss:.5f}, trial {best.number}",
+    )

@@ -1,0 +1,184 @@
+"""Rows to explain: what they hold as text, and how they are picked from a table or store of any size.
+
+Values that a model never saw count as rare, even where it was trained to refuse them: these rows are explained, and no
+one acts on their predictions.
+
+Shape legend: R rows, F fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fielddep.artifacts.bundle import Bundle
+from fielddep.artifacts.predictor import ALL, CHUNK_ROWS, Predictor, default_part, read_options
+from fielddep.config.settings import DataConfig
+from fielddep.encoding.encoder import Encoder, check_columns
+from fielddep.encoding.field import FieldEncoder
+from fielddep.encoding.numbers import MAX_SCALED, QuantileBins, ScaledNumbers
+from fielddep.encoding.rows import EncodedRows, sample_rows
+from fielddep.encoding.target import Target
+from fielddep.encoding.vocabulary import FIRST_ID, MISSING, RARE, Vocabulary
+from fielddep.errors import SchemaError, TableError
+from fielddep.store.store import Store
+from fielddep.tables.row_stream import RowStream, open_rows
+
+N_SAMPLE = 10_000
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PickedRows:
+    """Rows of a table or store.
+
+    Attributes:
+        chosen: the rows that were asked for, in that order, without targets.
+        values: what they hold, one column a field; None for a store, which knows their ids only.
+        sample: a sample in the order of the table, with targets where the table has them; None where none was asked
+            for, or there are no rows.
+        n_rows: rows that the sample was drawn from.
+        part: the part of a store that the sample was drawn from; "all" for a table.
+    """
+
+    chosen: EncodedRows
+    values: pl.DataFrame | None
+    sample: EncodedRows | None
+    n_rows: int
+    part: str = ALL
+
+
+def pick_rows(
+    bundle: Bundle,
+    source: Any,
+    numbers: Sequence[int],
+    *,
+    config: DataConfig | None = None,
+    n_sample: int = N_SAMPLE,
+    with_target: bool | None = None,
+    part: str | None = None,
+    seed: int = 0,
+) -> PickedRows:
+    """Chosen rows and a sample of all rows, in bounded memory.
+
+    Args:
+        bundle: the model.
+        source: a store, or any table that `read_table` takes.
+        numbers: rows to choose, counted from 0 over all parts, each once.
+        config: how to read the table; by default as the training table was read.
+        n_sample: rows at most of the sample; 0 for none, and a table is read no further than the last chosen row.
+        with_target: whether the sample has targets; None: where the table has them.
+        part: the part of a store to sample; by default its test rows, or its validation rows where it has none.
+        seed: seed of the sample.
+
+    Raises:
+        TableError: when there are fewer rows.
+        SchemaError: when fields are absent, or the target where it is wanted.
+        SplitError: when the part has no rows.
+        StoreError: when the store was encoded for another model.
+    """
+    device = str(next(bundle.model.parameters()).device)
+    values = None
+    if isinstance(source, Store):
+        chosen = _stored_rows(source, numbers, bundle.encoder)
+        with_target = with_target is not False
+    else:
+        bundle = replace(bundle, encoder=replace(bundle.encoder, handle_unknown="rare"))
+        table = open_rows(source, read_options(bundle, config or bundle.config.data), has_target=False)
+        if with_target is None:
+            wanted = {target_of(bundle).name, bundle.encoder.schema.weight} - {None}
+            with_target = wanted <= set(table.schema.names())
+        cells = _gathered(table, numbers, bundle.encoder.schema.field_names)
+        chosen, values = bundle.encoder.encode(cells), cell_texts(bundle.encoder, cells)
+    if not n_sample:
+        return PickedRows(chosen=chosen, values=values, sample=None, n_rows=0)
+    part = part or default_part(source)
+    chunks = Predictor(bundle, device=device).encoded(source, config, with_target=with_target, part=part)
+    try:
+        sample = sample_rows((chunk for chunk, _ in chunks), n_sample, seed=seed)
+    except SchemaError as error:
+        advice = ", or skip what needs the target (--no-importance)" if with_target else ""
+        raise SchemaError(f"{error}{advice}") from None
+    return PickedRows(chosen=chosen, values=values, sample=sample.table, n_rows=sample.n_seen, part=part)
+
+
+def _stored_rows(store: Store, numbers: Sequence[int], encoder: Encoder) -> EncodedRows:
+    _check_numbers(numbers, store.n_rows)
+    store.check_encoder(encoder)
+    return EncodedRows.concat([EncodedRows.empty(store.layout), *(store.read(n, n + 1) for n in numbers)])
+
+
+def _gathered(table: RowStream, numbers: Sequence[int], fields: tuple[str, ...]) -> pl.DataFrame:
+    """The rows of these numbers, in their order; no chunk after the last of them is read."""
+    check_columns(table.schema.names(), fields)
+    found: dict[int, pl.DataFrame] = {}
+    n_seen = 0
+    for chunk in table.frames(fields, CHUNK_ROWS) if numbers else ():
+        found |= {number: chunk[number - n_seen] for number in numbers if n_seen <= number < n_seen + len(chunk)}
+        n_seen += len(chunk)
+        if len(found) == len(numbers):
+            break
+    else:
+        _check_numbers(numbers, n_seen)
+    none = table.schema.to_frame().select(fields)
+    return pl.concat([none, *(found[number] for number in numbers)], how="vertical_relaxed")
+
+
+def _check_numbers(numbers: Sequence[int], n_rows: int) -> None:
+    beyond = [number for number in numbers if number >= n_rows]
+    if beyond:
+        there = f"{n_rows:,} rows, numbered from 0 to {n_rows - 1}" if n_rows else "no rows"
+        raise TableError(f"row {beyond[0]} does not exist: the table has {there}")
+
+
+def target_of(bundle: Bundle) -> Target:
+    """What the model predicts."""
+    target = bundle.encoder.schema.target
+    assert target is not None  # no model is trained without one
+    return target
+
+
+def cell_texts(encoder: Encoder, table: pl.DataFrame) -> pl.DataFrame:
+    """What the rows of a table hold, one column a field; `MISSING` for an empty cell."""
+    return pl.DataFrame([coder.cell_texts(table[coder.field.name]).fill_null(MISSING) for coder in encoder.coders])
+
+
+def value_texts(encoder: Encoder, rows: EncodedRows) -> pl.DataFrame:
+    """What encoded rows hold, one column a field, as far as ids and numbers show it.
+
+    Numbers have six digits, as more are noise of float32. Values that share an id are named together: a rare value and
+    an empty cell where training had none, a number and all beyond it that are clipped to it.
+    """
+    texts = []
+    for f, coder in enumerate(encoder.coders):
+        ids_R = rows.ids_RF[:, f]
+        if isinstance(coder.coding, ScaledNumbers):
+            shown = _number_texts(coder.coding, ids_R, rows.numbers_RN[:, rows.layout.numerical.index(f)])
+        else:
+            shown = _id_texts(coder).gather(ids_R)
+        texts.append(shown.alias(coder.field.name))
+    return pl.DataFrame(texts)
+
+
+def _id_texts(coder: FieldEncoder) -> pl.Series:
+    """One text for each local id; that of the rare id names everything it stands for."""
+    rare = RARE
+    if isinstance(coder.coding, QuantileBins) and len(coder.counts) > FIRST_ID:
+        rare = MISSING  # no number is rare where there are bins
+    elif isinstance(coder.coding, Vocabulary) and not coder.coding.has_missing:
+        rare = f"{RARE} or {MISSING}"
+    return pl.concat([pl.Series(coder.field.name, [MISSING, rare]), coder.labels().slice(FIRST_ID)])
+
+
+def _number_texts(coding: ScaledNumbers, ids_R: npt.NDArray[np.int32], scaled_R: npt.NDArray[np.float32]) -> pl.Series:
+    ends = {MAX_SCALED: " or more", -MAX_SCALED: " or less"}
+    if not coding.n_missing:
+        ends[0.0] = f" or {MISSING}"  # an empty cell is the mean
+    numbers = zip(coding.decode(ids_R, scaled_R), scaled_R.tolist(), strict=True)
+    return pl.Series([MISSING if x is None else f"{x:.6g}{ends.get(s, '')}" for x, s in numbers], dtype=pl.String)

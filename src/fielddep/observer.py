@@ -1,0 +1,75 @@
+"""Observers: progress bars, logs and all else that looks on while tables are encoded and models trained or compared.
+
+An observer cannot change a result. Whatever it raises ends the work and reaches the caller unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fielddep.training.checkpoint import Evaluation
+    from fielddep.training.prepare import Prepared
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobResult:
+    """How a search, a trial of one, or a run ended.
+
+    Attributes:
+        state: complete, pruned or failed.
+        metrics: validation metrics of a trial, test metrics of a run; none of a search.
+        seconds: time it took, where known.
+        reason: why it was stopped or failed.
+        note: anything else worth a line.
+    """
+
+    state: str
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    seconds: float | None = None
+    reason: str = ""
+    note: str = ""
+
+
+class Observer:
+    """Base class: every event is optional."""
+
+    def on_stage(self, stage: str, n_rows: int, share: float | None) -> None:
+        """An encoding stage has done so many rows, and this share of its work (None: unknown)."""
+
+    def on_prepared(self, prepared: Prepared) -> None:
+        """The rows are split and encoded, and all settings decided; training begins."""
+
+    def on_step(self, step: int, n_rows: int, loss: float) -> None:
+        """A batch of rows was learned from, with its loss; or a tree was added, with its validation loss."""
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        """The validation rows were evaluated and, where asked, a checkpoint written."""
+
+    def on_end(self) -> None:
+        """Training is over: finished, failed or interrupted."""
+
+    def on_plan(self, what: str, n_todo: int, n_done: int) -> None:
+        """So many searches, trials or runs are to do; others were done before."""
+
+    def on_job(self, title: str, result: JobResult | None) -> None:
+        """A search, trial or run begins (None), or is over."""
+
+
+class Observers(Observer):
+    """Passes every event on to several observers, in order."""
+
+    def __init__(self, *observers: Observer) -> None:
+        for name in vars(Observer):
+            if name.startswith("on_"):
+                setattr(self, name, _each([getattr(observer, name) for observer in observers]))
+
+
+def _each(events: Sequence[Callable[..., None]]) -> Callable[..., None]:
+    def event(*facts: object) -> None:
+        for one in events:
+            one(*facts)
+
+    return event

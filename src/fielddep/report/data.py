@@ -1,0 +1,230 @@
+"""What was trained on what, and the fields with what is odd about them: the first two parts of a report.
+
+Everything is taken from the encoder and from encoded rows, so it is the same for a table and for a store.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+from fielddep.artifacts.bundle import Bundle
+from fielddep.config.settings import Config
+from fielddep.encoding.describe import determines, most_frequent_share, orders
+from fielddep.encoding.encoder import Encoder
+from fielddep.encoding.field import FieldEncoder
+from fielddep.encoding.numbers import NUMBER_ID, QuantileBins, ScaledNumbers
+from fielddep.encoding.rows import EncodedRows
+from fielddep.encoding.target import Target
+from fielddep.encoding.vocabulary import FIRST_ID, MISSING_ID, RARE_ID, Vocabulary
+from fielddep.explain.rows import target_of
+from fielddep.report.facts import DataFacts, FieldFacts, Setting, TrainingFacts
+
+N_FREQUENT = 3
+MANY_MISSING, MANY_UNKNOWN, MANY_RARE = 0.5, 0.05, 0.2
+"""Shares of rows from which on they are worth a warning."""
+FEW_ROWS_A_VALUE = 2
+"""Rows a value on average below which there is little to learn."""
+
+_KINDS = {"scale": "number", "quantile": "number, in bins", "log2": "count, in bins"}
+
+
+def data_facts(
+    encoder: Encoder,
+    measured: EncodedRows,
+    *,
+    rows: str,
+    leaks: Sequence[str] = (),
+    warnings: Sequence[str] = (),
+) -> DataFacts:
+    """Facts and warnings of every field.
+
+    Args:
+        encoder: what was learned of the fields from training rows.
+        measured: rows that the model is measured on, or a sample of them.
+        rows: which rows these are, in words.
+        leaks: what `leaking_fields` found in training rows.
+        warnings: what is odd about the table as a whole.
+    """
+    facts = [_field_facts(coder, measured.ids_RF[:, f]) for f, coder in enumerate(encoder.coders)]
+    found = [
+        (fact.name, text)
+        for coder, fact in zip(encoder.coders, facts, strict=True)
+        for text in _warnings(coder, fact, rows)
+    ]
+    return DataFacts(
+        fields=tuple(facts),
+        left_out=encoder.schema.left_out,
+        leaks=tuple(leaks),
+        warnings=(*(("", text) for text in warnings), *found),
+    )
+
+
+def leaking_fields(encoder: Encoder, rows: EncodedRows) -> list[str]:
+    """Fields that alone determine the target of these rows, too often for chance."""
+    target = encoder.schema.target
+    assert target is not None and rows.target_R is not None
+    target_values = pl.Series("target", rows.target_R.astype(np.float64))
+    if not len(target_values):
+        return []
+    share = most_frequent_share(target_values)
+    names = encoder.schema.field_names
+    return [
+        name
+        for f, name in enumerate(names)
+        if _leaks(encoder.coders[f], _groups(rows, f, target_values), target, share)
+    ]
+
+
+def _groups(rows: EncodedRows, position: int, target_values: pl.Series) -> pl.DataFrame:
+    """One row a known value: value (its id, or the number itself), n, and range of the target."""
+    ids_R = rows.ids_RF[:, position]
+    if position in rows.layout.numerical:
+        values = pl.Series(rows.numbers_RN[:, rows.layout.numerical.index(position)])
+        known_R = ids_R == NUMBER_ID
+    else:
+        values, known_R = pl.Series(ids_R), ids_R >= FIRST_ID
+    frame = pl.DataFrame({"value": values, "target": target_values}).filter(pl.Series(known_R))
+    return frame.group_by("value").agg(n=pl.len(), low=pl.col("target").min(), high=pl.col("target").max())
+
+
+def _leaks(coder: FieldEncoder, groups: pl.DataFrame, target: Target, most_frequent: float) -> bool:
+    if determines(groups, most_frequent):
+        return True
+    if isinstance(coder.coding, Vocabulary):
+        return False
+    regression = target.task == "regression"
+    if orders(groups, regression=regression):
+        return True
+    # A threshold may fall into a bin, which then holds both classes; one such bin a threshold is no excuse.
+    pure = groups.filter(pl.col("low") == pl.col("high"))
+    n_mixed = len(groups) - len(pure)
+    return not regression and 0 < n_mixed < len(target.classes) and determines(pure, most_frequent)
+
+
+def _field_facts(coder: FieldEncoder, measured_R: np.ndarray) -> FieldFacts:
+    coding, total = coder.coding, max(int(coder.counts.sum()), 1)
+    is_vocabulary = isinstance(coding, Vocabulary)
+    shares = coder.counts / total
+    labels = coder.labels()[FIRST_ID : FIRST_ID + N_FREQUENT].to_list() if is_vocabulary else []
+    return FieldFacts(
+        name=coder.field.name,
+        kind=_KINDS.get(coder.field.numeric or "", "category"),
+        n_values=None if isinstance(coding, ScaledNumbers) else len(coder.counts) - FIRST_ID,
+        missing=float(shares[MISSING_ID]),
+        rare=float(shares[RARE_ID]) if is_vocabulary else 0.0,
+        unknown=float((measured_R == RARE_ID).mean()) if is_vocabulary and len(measured_R) else 0.0,
+        frequent=tuple((label, float(shares[FIRST_ID + at])) for at, label in enumerate(labels)),
+        example=_example(coder),
+    )
+
+
+def _example(coder: FieldEncoder) -> str | None:
+    """A value that a row may hold."""
+    coding = coder.coding
+    if isinstance(coding, ScaledNumbers):
+        return f"{coding.mean:.6g}"
+    if isinstance(coding, QuantileBins):
+        return f"{coding.edges[len(coding.edges) // 2]:.6g}" if len(coding.edges) else None
+    if coder.field.numeric == "log2":  # the vocabulary holds bins
+        return "1"
+    return coding.values[0] if len(coding.values) else None
+
+
+def _warnings(coder: FieldEncoder, fact: FieldFacts, rows: str) -> list[str]:
+    found = []
+    if fact.missing > MANY_MISSING:
+        found.append(f"{100 * fact.missing:.0f} % of the training rows have no value")
+    if fact.rare > MANY_RARE:
+        found.append(f"{100 * fact.rare:.0f} % of the training rows hold a value too rare to be learned on its own")
+    if fact.unknown > max(MANY_UNKNOWN, 2 * fact.rare):
+        found.append(f"{100 * fact.unknown:.0f} % of the {rows} hold a value that training never or rarely saw")
+    n_known = int(coder.counts[FIRST_ID:].sum())
+    if fact.kind == "category" and fact.n_values and n_known < FEW_ROWS_A_VALUE * fact.n_values:
+        found.append(f"{fact.n_values:,} different values in {n_known:,} rows leave few rows for each")
+    return found
+
+
+_SPLITS = {
+    "random": "at random",
+    "stratified": "at random, with the same share of every class in each part",
+    "group": "by groups of {column}, which stay together",
+    "time": "by {column}, the latest rows held out",
+    "column": "by the column {column}",
+}
+
+
+def training_facts(
+    bundle: Bundle,
+    *,
+    run: str,
+    checksum: str,
+    environment: Mapping[str, Any],
+    asked: Config,
+    parts: Mapping[str, int],
+    base_C: torch.Tensor | None = None,
+) -> TrainingFacts:
+    """Collect what is known of a training.
+
+    Args:
+        bundle: the model.
+        run: folder of the run, as it was given.
+        checksum: checksum of the bundle.
+        environment: versions, machine, command and source, as a run keeps them.
+        asked: settings as they were asked for.
+        parts: rows of train, validation and test, where they are known.
+        base_C: output of a model that knows the base rate of the training rows only, where it is known.
+    """
+    target, layout, source = target_of(bundle), bundle.encoder.layout, environment["source"]
+    return TrainingFacts(
+        run=run,
+        bundle=checksum,
+        source=source["name"] or "a table in memory",
+        n_rows=source["rows"],
+        parts=dict(parts),
+        split=split_text(bundle.config),
+        target=target.name,
+        task=target.task,
+        classes=tuple(map(str, target.classes)),
+        base=() if base_C is None else tuple(base_C.double().tolist()),
+        model=bundle.config.model.name,
+        n_parameters=bundle.model.n_parameters,
+        n_ids=layout.n_ids_total,
+        crosses=layout.names[layout.n_fields :],
+        changed=changed_settings(Config().replace({"model.name": asked.model.name}), asked),
+        decided=changed_settings(asked, bundle.config),
+        versions=_versions(environment),
+        command=shlex.join(environment["command"]),
+    )
+
+
+def split_text(config: Config) -> str:
+    """How the rows were split, in words."""
+    return _SPLITS[config.split.method].format(column=config.split.column)
+
+
+def changed_settings(before: Config, after: Config) -> tuple[Setting, ...]:
+    """Settings that differ, except for those shown elsewhere in the report."""
+    old, new = before.to_dict(), after.to_dict()
+    return tuple(
+        Setting(path=f"{section}.{key}", value=_text(value), default=_text(old[section].get(key)))
+        for section, settings in new.items()
+        for key, value in settings.items()
+        if old[section].get(key) != value and f"{section}.{key}" not in ("data.target", "model.name")
+    )
+
+
+def _versions(environment: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    names = {"fielddep": "fielddep", "python": "Python", "torch": "PyTorch", "polars": "Polars", "platform": "on"}
+    return tuple((name, str(environment[key])) for key, name in names.items())
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "not set"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,228 @@
+"""Intervals: how far a metric may be off by chance, by the bootstrap.
+
+The rows are drawn again with replacement many times, and every metric is taken of every resample. The middle 95 % of
+these values, shifted by their mean error, make the interval around the metric.
+
+The calibration error has no such interval: chance can only raise it, even for a model without any, and a resample has
+the chance of its rows and its own. What is shown instead is how large it would be by chance alone: targets are drawn
+many times from the predicted probabilities, which are then right, and the error of each draw is taken.
+
+Of very many rows a sample is used. Deviations fall with the root of the number of rows, so those of the sample are
+scaled down to what all rows have.
+
+Shape legend: R rows, M metrics that are means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fielddep.config.metrics import METRICS
+from fielddep.explain.curves import ScoredRows
+from fielddep.training.metrics import N_CALIBRATION_BINS, row_losses
+from fielddep.training.ranking import bin_stops, tie_stops_of
+
+N_RESAMPLES = 1000
+N_DRAWS = 200
+"""Draws of targets for the calibration error by chance."""
+MAX_ROWS = 50_000
+"""Rows at most that are resampled."""
+LEVEL = 0.95
+GAIN = "gain"
+CALIBRATION_ERROR = "calibration_error"
+
+Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A metric, and how much of it may be chance.
+
+    Attributes:
+        value: the metric.
+        low: lower end of the interval that holds its true value with a probability of about 95 %; None for the
+            calibration error.
+        high: upper end of it.
+        by_chance: what a model without any calibration error stays below on these rows with a probability of 95 %;
+            None for other metrics.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    by_chance: float | None = None
+
+
+def bootstrap_intervals(
+    scored: ScoredRows,
+    *,
+    values: Mapping[str, float] | None = None,
+    base_C: torch.Tensor | None = None,
+    n_rows: int | None = None,
+    n_resamples: int = N_RESAMPLES,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """Intervals of the metrics that `Metrics` knows, by the names it has.
+
+    Args:
+        scored: rows with their targets; at most `MAX_ROWS` keep the time to a few seconds.
+        values: metrics of all rows, where the given rows are a sample of them.
+        base_C: outputs that are the same for every row, to compare with.
+        n_rows: number of all rows; default: those given.
+        n_resamples: resamples to draw.
+        seed: seed of the resamples.
+
+    Returns:
+        One interval a metric; a metric that these rows do not have, such as the AUC of one class, is absent. With
+        `base_C` also `GAIN`, how much lower the loss is than that of `base_C`, row by row: much of the chance in the
+        rows is in both and cancels out.
+
+    Raises:
+        SchemaError: when the targets are not known.
+    """
+    scored.truth()  # refuses rows without targets
+    if not len(scored):
+        return {}
+    rows = _Losses.of(scored, base_C)
+    own = rows.metrics(np.ones(len(scored), dtype=np.int64))
+    drawn = [rows.metrics(counts) for counts in _resamples(len(scored), n_resamples, seed)]
+    shrink = min(1.0, (len(scored) / (n_rows or len(scored))) ** 0.5)
+    found = {}
+    for name, value in own.items():
+        resampled = np.array([metrics[name] for metrics in drawn if name in metrics])
+        if len(resampled):
+            found[name] = _interval(name, (values or {}).get(name, value), resampled, shrink)
+    if rows.ranked is not None and own:
+        error = (values or {}).get(CALIBRATION_ERROR, rows.ranked.calibration_error(rows.weight_R))
+        chance = rows.ranked.errors_by_chance(rows.weight_R, np.random.default_rng(seed))
+        found[CALIBRATION_ERROR] = Interval(value=error, by_chance=shrink * float(np.quantile(chance, LEVEL)))
+    return found
+
+
+def _interval(name: str, value: float, resampled: Floats, shrink: float) -> Interval:
+    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) - resampled.mean()
+    lowest, highest = (-np.inf, np.inf) if name == GAIN else (0.0, METRICS[name].highest)
+    return Interval(
+        value=value,
+        low=float(max(lowest, value + shrink * float(low))),
+        high=float(min(highest, value + shrink * float(high))),
+    )
+
+
+def _resamples(n_rows: int, n_resamples: int, seed: int) -> Iterator[Counts]:
+    """How often each row was drawn, one resample at a time, so that memory does not grow with their number."""
+    rng = np.random.default_rng(seed)
+    for _ in range(n_resamples):
+        yield np.bincount(rng.integers(0, n_rows, n_rows), minlength=n_rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Losses:
+    """What all metrics are taken from; rows of a binary target by rising score.
+
+    Attributes:
+        names: metrics that are means.
+        losses_RM: what they are the mean of.
+        weight_R: sample weights.
+        ranked: what AUC and calibration need, of a binary target.
+    """
+
+    names: tuple[str, ...]
+    losses_RM: Floats
+    weight_R: Floats
+    ranked: _Ranked | None
+
+    @classmethod
+    def of(cls, scored: ScoredRows, base_C: torch.Tensor | None) -> _Losses:
+        columns = _mean_metrics(scored)
+        if base_C is not None:
+            base_RC = base_C.to(scored.logits_RC).expand(len(scored), -1)
+            loss = next(iter(columns))  # the first of them is the loss
+            columns[GAIN] = _mean_metrics(replace(scored, logits_RC=base_RC))[loss] - columns[loss]
+        losses_RM = np.stack([column.double().numpy() for column in columns.values()], axis=1)
+        weight_R = scored.weights()
+        if scored.target.task != "binary":
+            return cls(names=tuple(columns), losses_RM=losses_RM, weight_R=weight_R, ranked=None)
+        order_R = np.argsort(scored.logits_RC[:, 0].float().numpy(), kind="stable")
+        ranked = _Ranked.of(scored, order_R)
+        return cls(names=tuple(columns), losses_RM=losses_RM[order_R], weight_R=weight_R[order_R], ranked=ranked)
+
+    def metrics(self, counts_R: Counts) -> dict[str, float]:
+        """Metrics of a resample in which each row stands so many times."""
+        weight_R = self.weight_R * counts_R
+        total = float(weight_R.sum())
+        if total == 0:
+            return {}
+        found = dict(zip(self.names, (weight_R @ self.losses_RM / total).tolist(), strict=True))
+        return found if self.ranked is None else {**found, **self.ranked.areas(weight_R)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ranked:
+    """Rows of a binary target by rising score.
+
+    Attributes:
+        label_R: whether a row is of the positive class.
+        probability_R: predicted probability of that class.
+        tie_starts: first row of every different score.
+        bin_starts: first row of every bin of the calibration error.
+    """
+
+    label_R: npt.NDArray[np.bool_]
+    probability_R: Floats
+    tie_starts: Counts
+    bin_starts: Counts
+
+    @classmethod
+    def of(cls, scored: ScoredRows, order_R: Counts) -> _Ranked:
+        score_R = scored.logits_RC[:, 0].float().numpy()[order_R]
+        probability_R, label_R = scored.predictions()[order_R, 1], scored.truth()[order_R] > 0.5
+        stops = bin_stops(len(score_R), N_CALIBRATION_BINS, tie_stops_of(score_R))
+        return cls(
+            label_R=label_R,
+            probability_R=probability_R,
+            tie_starts=np.flatnonzero(np.r_[True, score_R[1:] != score_R[:-1]]),
+            bin_starts=np.array([0, *stops[:-1]]),
+        )
+
+    def calibration_error(self, weight_R: Floats, label_R: npt.NDArray[np.bool_] | None = None) -> float:
+        """Calibration error of weighted rows, with their own labels or others."""
+        gap_R = self.probability_R - (self.label_R if label_R is None else label_R)
+        return float(np.abs(np.add.reduceat(weight_R * gap_R, self.bin_starts)).sum() / weight_R.sum())
+
+    def errors_by_chance(self, weight_R: Floats, rng: np.random.Generator) -> Floats:
+        """Calibration errors with labels that are drawn from the predicted probabilities."""
+        draws = (rng.random(len(weight_R)) < self.probability_R for _ in range(N_DRAWS))
+        return np.array([self.calibration_error(weight_R, label_R) for label_R in draws])
+
+    def areas(self, weight_R: Floats) -> dict[str, float]:
+        """AUC of weighted rows, where both classes are there."""
+        positive_R = weight_R * self.label_R
+        positive, negative = (np.add.reduceat(w, self.tie_starts) for w in (positive_R, weight_R - positive_R))
+        pairs = float(positive.sum()) * float(negative.sum())
+        if pairs == 0:
+            return {}
+        # Ties count half: of the negative rows with the same score, half are below.
+        below = np.cumsum(negative) - negative / 2
+        return {"auc": float(positive @ below) / pairs}
+
+
+def _mean_metrics(scored: ScoredRows) -> dict[str, torch.Tensor]:
+    """Metrics that are means over rows, as one number a row; the first is the loss."""
+    assert scored.target_R is not None
+    target, logits_RC, target_R = scored.target, scored.logits_RC, torch.from_numpy(scored.target_R)
+    losses_R = row_losses(logits_RC, target_R, target.task)
+    if target.task == "regression":
+        return {
+            "mse": losses_R.double() * target.loss_unit,
+            "mae": (logits_RC[:, 0] - target_R).abs().double() * target.scale,
+        }
+    if target.task == "multiclass":
+        return {"logloss": losses_R, "accuracy": (logits_RC.argmax(dim=1) == target_R).float()}
+    return {"logloss": losses_R}

@@ -1,0 +1,276 @@
+"""How good a model is on rows with known targets, and rows worth a look: the third part of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fielddep.artifacts.bundle import Bundle
+from fielddep.encoding.rows import EncodedRows, RowSample, sample_rows
+from fielddep.explain.curves import ScoredRows, calibration_curve, n_score_bins, score_distribution, score_rows
+from fielddep.explain.dependencies import Explanation, FieldDependencies, explain_rows, learns_dependencies
+from fielddep.explain.hiding import hide_fields
+from fielddep.explain.importance import permutation_importance
+from fielddep.explain.rows import Floats
+from fielddep.report.facts import (
+    CalibrationPoint,
+    Histogram,
+    ImportanceFacts,
+    MeasuredFacts,
+    RefinementFacts,
+    RowFacts,
+    StepFacts,
+    six_digits,
+)
+from fielddep.report.intervals import GAIN, bootstrap_intervals
+from fielddep.wording import amount, percent
+
+MAX_SHOWN = 16
+"""Fields at most in the heat maps of a row; with more, those of the strongest dependencies."""
+RIGHT, WRONG, UNSURE, RANDOM = "right", "wrong", "unsure", "random"
+
+Choice = tuple[str, int]
+"""Why a row was chosen, and its position."""
+
+
+def explained_rows(
+    bundle: Bundle,
+    rows: EncodedRows,
+    scored: ScoredRows,
+    numbers: npt.NDArray[np.int64],
+    *,
+    seed: int = 0,
+) -> tuple[RowFacts, ...]:
+    """Choose a handful of rows and explain them.
+
+    Args:
+        bundle: any model; dependencies are shown for one that learned them.
+        rows: rows with targets.
+        scored: their predictions.
+        numbers: what the rows are called, counted from 0.
+        seed: seed of the row drawn at random.
+    """
+    chosen = choose_rows(scored, seed=seed)
+    table = rows.take(np.array([row for _, row in chosen], dtype=np.int64))
+    effects = hide_fields(bundle, table)
+    found = explain_rows(bundle, table) if learns_dependencies(bundle) else None
+    explained = []
+    for at, (why, row) in enumerate(chosen):
+        explained.append(
+            RowFacts(
+                why=why,
+                number=int(numbers[row]),
+                predicted=_predicted(scored, row),
+                truth=_label(scored, float(scored.truth()[row])),
+                values=tuple(map(str, effects.values.row(at))),
+                effects=tuple(effects.plotted_RF[at].tolist()),
+                refinement=None if found is None else _refinement(found, at),
+            )
+        )
+    return tuple(explained)
+
+
+def _refinement(found: Explanation, row: int) -> RefinementFacts:
+    """Of the last step all dependencies, of the others those between the fields that are shown."""
+    refined = found.refined(row)
+    shown = refined.strongest_fields(MAX_SHOWN)
+    steps = [
+        StepFacts(
+            loss=float(found.loss_RSF[row, step].sum()),
+            weights=tuple(six_digits((found.mu_RSF[row, step] / found.sparsity).tolist())),
+            w=_lines(found.at_step(step, row).part(shown)),
+        )
+        for step in range(found.mu_RSF.shape[1])
+    ]
+    return RefinementFacts(dependencies=_lines(refined), shown=tuple(shown), steps=tuple(steps))
+
+
+def _lines(table: FieldDependencies) -> tuple[tuple[float, ...], ...]:
+    """One tuple a source, without the digits that are noise of float32."""
+    return tuple(tuple(six_digits(line)) for line in table.matrix_FF.tolist())
+
+
+def choose_rows(scored: ScoredRows, *, seed: int = 0) -> list[Choice]:
+    """Positions of up to five different rows: two surely right, two surely wrong, one at random.
+
+    Of two classes, the row of each class with the best and with the worst probability. Right is a row that the model
+    gives its own class more probability than its share of the rows, as a rare class would never reach 1/2; where the
+    worst row is right too, it is an unsure one. Of more classes, the surest of the right and of the wrong predictions,
+    of different classes where there are any. Of numbers, predictions far from the mean that came true, and the worst
+    errors.
+    """
+    candidates = {"binary": _of_two, "multiclass": _of_many, "regression": _of_numbers}[scored.target.task](scored)
+    order = np.random.default_rng(seed).permutation(len(scored)).tolist()
+    chosen: list[Choice] = []
+    for why, row in [*candidates, *((RANDOM, row) for row in order[: len(candidates) + 1])]:
+        taken = [row for _, row in chosen]
+        if row not in taken and not (why == RANDOM and any(w == RANDOM for w, _ in chosen)):
+            chosen.append((why, row))
+    return chosen
+
+
+def _of_two(scored: ScoredRows) -> list[Choice]:
+    positive_R, truth_R = scored.predictions()[:, 1], scored.truth() > 0.5
+    found: list[Choice] = []
+    for own_R, meant_R in ((positive_R, truth_R), (1 - positive_R, ~truth_R)):
+        share = 0.5 if meant_R.all() else meant_R.mean()  # all rows are no share to compare with
+        for best, worst in zip(_highest(own_R, meant_R), _highest(-own_R, meant_R), strict=True):
+            if best != worst and own_R[best] > share:
+                found.append((RIGHT, best))
+            if own_R[worst] < share:
+                found.append((WRONG, worst))
+            elif best != worst:
+                found.append((UNSURE, worst))
+    return sorted(found, key=lambda choice: (RIGHT, WRONG, UNSURE).index(choice[0]))
+
+
+def _of_many(scored: ScoredRows) -> list[Choice]:
+    values_RC, truth_R = scored.predictions(), scored.truth()
+    likeliest_R, confidence_R = values_RC.argmax(axis=1), values_RC.max(axis=1)
+    found: list[Choice] = []
+    for why, meant_R in ((RIGHT, likeliest_R == truth_R), (WRONG, likeliest_R != truth_R)):
+        first = _highest(confidence_R, meant_R)
+        found += [(why, row) for row in first]
+        for row in first:
+            others_R = meant_R & (likeliest_R != likeliest_R[row])
+            found += [(why, other) for other in _highest(confidence_R, others_R)]
+    return found
+
+
+def _of_numbers(scored: ScoredRows) -> list[Choice]:
+    values_R = scored.predictions()
+    error_R = values_R - scored.truth()
+    close_R = np.abs(error_R) <= np.quantile(np.abs(error_R), 0.1)
+    any_R = np.ones_like(close_R)
+    best = _highest(values_R, close_R) + _highest(-values_R, close_R)
+    worst = _highest(error_R, any_R) + _highest(-error_R, any_R)
+    return [*((RIGHT, r) for r in best), *((WRONG, r) for r in worst)]
+
+
+def _highest(values_R: Floats, meant_R: npt.NDArray[np.bool_]) -> list[int]:
+    """The first position of the largest value of those meant; none where none is."""
+    return [int(np.where(meant_R, values_R, -np.inf).argmax())] if meant_R.any() else []
+
+
+def _predicted(scored: ScoredRows, row: int) -> str:
+    values: Sequence[float] = np.atleast_1d(scored.predictions()[row]).tolist()
+    if scored.target.task == "regression":
+        return amount(values[0])
+    followed = 1 if scored.target.task == "binary" else int(np.argmax(values))
+    return f"{percent(values[followed])} for {_label(scored, followed)}"
+
+
+def _label(scored: ScoredRows, value: float) -> str:
+    return amount(value) if scored.target.task == "regression" else str(scored.target.classes[int(value)])
+
+
+IMPORTANCE_ROWS = 10_000
+IMPORTANCE_REPEATS = 3
+IMPORTANCE_PREDICTIONS = 300_000
+"""Rows that are predicted at most for the importance of all fields together."""
+MIN_IMPORTANCE_ROWS = 500
+FEW_CLASSES = 6
+"""Classes up to which each has a histogram of its own."""
+
+
+def measured_facts(
+    bundle: Bundle,
+    sample: RowSample,
+    *,
+    rows: str,
+    metrics: Mapping[str, float],
+    base_rate: Mapping[str, float],
+    base_of: str,
+    base_C: torch.Tensor | None = None,
+    seed: int = 0,
+) -> MeasuredFacts:
+    """Metrics with intervals, curves, importance and explained rows.
+
+    Args:
+        bundle: any model.
+        sample: rows with targets, or a sample of them; not empty.
+        rows: which rows these are, in words.
+        metrics: metrics of all of them.
+        base_rate: the same of always predicting the base rate.
+        base_of: the rows whose base rate that is, in words.
+        base_C: output of the model that always predicts it.
+        seed: seed of resamples and shuffles.
+    """
+    table = sample.table
+    assert table is not None
+    scored = score_rows(bundle, table)
+    intervals = bootstrap_intervals(scored, values=metrics, base_C=base_C, n_rows=sample.n_seen, seed=seed)
+    gain = intervals.pop(GAIN, None)
+    return MeasuredFacts(
+        rows=rows,
+        n_rows=sample.n_seen,
+        n_sampled=len(table),
+        metrics=intervals,
+        base_rate={name: value for name, value in base_rate.items() if name != "loss"},
+        base_of=base_of,
+        gain=gain,
+        calibration=_calibration(scored),
+        scores=_histogram(scored),
+        importance=_importance(bundle, table, seed),
+        examples=explained_rows(bundle, table, scored, sample.numbers),
+    )
+
+
+def _calibration(scored: ScoredRows) -> tuple[CalibrationPoint, ...]:
+    if not scored.weights().sum() > 0:
+        return ()
+    curve = calibration_curve(scored).to_frame()
+    return tuple(CalibrationPoint(**line) for line in curve.iter_rows(named=True))
+
+
+def _histogram(scored: ScoredRows) -> Histogram | None:
+    """How predictions are spread: by class, or next to the true numbers."""
+    if not scored.weights().sum() > 0:
+        return None
+    return _number_histogram(scored) if scored.target.task == "regression" else _score_histogram(scored)
+
+
+def _score_histogram(scored: ScoredRows) -> Histogram:
+    """Probabilities by class, or of all classes together where there are many."""
+    spread = score_distribution(scored)
+    if len(spread.classes) <= FEW_CLASSES:
+        names, share_CN = [str(label) for label in spread.classes], spread.share_CN
+    else:
+        total_N = spread.weight_CN.sum(axis=0)
+        names, share_CN = ["all classes"], total_N[np.newaxis] / total_N.sum()
+    shares = tuple((name, tuple(share_N.tolist())) for name, share_N in zip(names, share_CN, strict=True))
+    return Histogram(edges=tuple(spread.edges.tolist()), shares=shares)
+
+
+def _number_histogram(scored: ScoredRows) -> Histogram:
+    """Predicted and true numbers in the same bins, without the outermost hundredth."""
+    groups = {"true values": scored.truth(), "predicted values": scored.predictions()}
+    low, high = np.quantile(np.concatenate(list(groups.values())), [0.005, 0.995])
+    edges = np.linspace(low, high if high > low else low + 1, n_score_bins(len(scored)) + 1)
+    weights = scored.weights()
+    shares = tuple(
+        (name, tuple((np.histogram(values, bins=edges, weights=weights)[0] / weights.sum()).tolist()))
+        for name, values in groups.items()
+    )
+    return Histogram(edges=tuple(edges.tolist()), shares=shares)
+
+
+def _importance(bundle: Bundle, table: EncodedRows, seed: int) -> ImportanceFacts | None:
+    n_fields = len(bundle.encoder.coders)
+    n_rows = IMPORTANCE_PREDICTIONS // (IMPORTANCE_REPEATS * n_fields)
+    n_rows = min(IMPORTANCE_ROWS, max(MIN_IMPORTANCE_ROWS, n_rows))
+    rows = sample_rows([table], n_rows, seed=seed).table
+    if rows is None or (rows.weight_R is not None and not rows.weight_R.sum() > 0):
+        return None
+    found = permutation_importance(bundle, rows, n_repeats=IMPORTANCE_REPEATS, seed=seed)
+    metric = found.metrics[0]
+    numbers = zip(found.names, found.mean_F(metric).tolist(), found.std_F(metric).tolist(), strict=True)
+    return ImportanceFacts(
+        metric=metric,
+        n_rows=found.n_rows,
+        n_repeats=IMPORTANCE_REPEATS,
+        fields=tuple(sorted(numbers, key=lambda entry: -entry[1])),
+    )

@@ -1,0 +1,355 @@
+"""Explanations from an estimator: thin methods around `fielddep.explain`.
+
+What all estimators share: a thin scikit-learn face of the library.
+
+They take pandas, Polars and numpy, encode by themselves, and hold out validation rows when none are given.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_array, check_consistent_length, check_is_fitted
+
+from fielddep.artifacts.bundle import Bundle
+from fielddep.artifacts.predictor import Predictor
+from fielddep.config.metrics import KnownTask
+from fielddep.config.settings import Config
+from fielddep.encoding.rows import EncodedRows
+from fielddep.encoding.target import class_texts
+from fielddep.encoding.values import canonical
+from fielddep.errors import SchemaError, TableError, UserError
+from fielddep.explain.curves import LearningCurve, learning_curve
+from fielddep.explain.dependencies import global_dependencies, learns_dependencies
+from fielddep.explain.hiding import Effects, hide_fields
+from fielddep.explain.importance import N_REPEATS, FieldImportance, permutation_importance
+from fielddep.explain.neighbours import NearestValues, nearest_values, value_embeddings
+from fielddep.explain.overview import overview_rows, overview_table
+from fielddep.explain.rows import cell_texts
+from fielddep.observer import Observer
+from fielddep.sklearn_api.input import FitInput, check_target, frame_of, has_names, stack
+from fielddep.training.checkpoint import Evaluation
+from fielddep.training.fit import fit
+
+
+class ExplainedEstimator:
+    """Explanations that every fitted estimator offers, whatever the model."""
+
+    bundle_: Bundle
+
+    def importance(
+        self, X: Any, y: Any, sample_weight: Any = None, *, n_repeats: int = N_REPEATS, seed: int = 0
+    ) -> FieldImportance:
+        """How much worse the metrics on these rows become when the values of a field are shuffled.
+
+        Args:
+            X: rows, ideally held out from training.
+            y: their targets.
+            sample_weight: weight of every row.
+            n_repeats: shuffles of every field.
+            seed: seed of the shuffles.
+        """
+        if y is None:
+            raise SchemaError("importance is measured on rows with known targets; given y = None; give y")
+        return permutation_importance(
+            self._fitted_bundle(), self._encode(X, y, sample_weight), n_repeats=n_repeats, seed=seed
+        )
+
+    def hide_fields(self, X: Any) -> Effects:
+        """What the prediction of every row loses when one field is hidden, for each field."""
+        return hide_fields(self._fitted_bundle(), self._encode(X), values=self._cell_texts(X))
+
+    def nearest_values(self, field: str, value: object, n: int = 10) -> NearestValues:
+        """The values of a field most like a given one, by the cosine of their embeddings."""
+        return nearest_values(self._fitted_bundle(), field, value, n=n)
+
+    def embeddings(self, field: str) -> pl.DataFrame:
+        """Embedding of every value of a field: value, training count, and one column a dimension."""
+        values, counts, table_VD = value_embeddings(self._fitted_bundle(), field)
+        columns = {f"e{d}": table_VD[:, d] for d in range(table_VD.shape[1])}
+        return pl.DataFrame({"value": values, "count": counts, **columns})
+
+    def write_explanations(
+        self, folder: str | Path, X: Any, y: Any = None, *, rows: Sequence[int] = (0,), seed: int = 0
+    ) -> list[str]:
+        """Write all that `fielddep explain --out` writes, numbers and pictures, into a folder.
+
+        Args:
+            folder: made if it is not there.
+            X: rows; groups, and importance where `y` is given, are taken from all of them.
+            y: their targets.
+            rows: positions of the rows to explain one by one.
+            seed: seed of groups and shuffles.
+
+        Returns:
+            Names of the files.
+        """
+        # Imported here, as it brings all that draws.
+        from fielddep.explain.overview import OverviewFolder
+
+        bundle, table = self._fitted_bundle(), self._encode(X, y)
+        absent = [row for row in rows if not 0 <= row < len(table)]
+        if absent:
+            raise TableError(f"row {absent[0]} is asked for, but X has {len(table):,} rows, 0 to {len(table) - 1}")
+        out = OverviewFolder(Path(folder))
+        dependencies = global_dependencies(bundle) if learns_dependencies(bundle) else None
+        out.write_model(dependencies, self._learning_curve())
+        chosen = table.take(np.array(rows, dtype=np.int64))
+        found = overview_rows(bundle, chosen, rows, values=self._cell_texts(X, rows))
+        out.write_rows(found, dependencies)
+        out.write_table(overview_table(bundle, table, seed=seed))
+        return out.written
+
+    def _learning_curve(self) -> LearningCurve | None:
+        """How the training went; an estimator that was loaded does not know."""
+        history = getattr(self, "history_", None)
+        return None if history is None else learning_curve([Evaluation(**values) for values in history])
+
+    @abstractmethod
+    def _check(self, X: Any) -> pl.DataFrame:
+        """The table to look at."""
+
+    def _fitted_bundle(self) -> Bundle:
+        check_is_fitted(self, "bundle_")
+        return self.bundle_
+
+    def _cell_texts(self, X: Any, rows: Sequence[int] | None = None) -> pl.DataFrame:
+        """What rows hold, as text; all of them unless their positions are given."""
+        table = self._check(X)
+        if rows is not None:
+            table = table.select(pl.all().gather(list(rows)))
+        return cell_texts(self._fitted_bundle().encoder, table)
+
+    def _encode(self, X: Any, y: Any = None, sample_weight: Any = None) -> EncodedRows:
+        """Encoded rows, with targets and weights where they are given."""
+        encoder = self._fitted_bundle().encoder
+        table = self._check(X)
+        rows = encoder.encode(table)
+        if y is None:
+            return rows
+        target = encoder.schema.target
+        assert target is not None  # no estimator is fitted without one
+        labels = check_target(self, y)
+        check_consistent_length(table, labels)
+        found = target.encode(pl.Series(target.name, labels.tolist(), strict=False), encoder.missing_values)
+        if sample_weight is None:
+            return rows.with_arrays(target=found)
+        weights = _check_sample_weight(sample_weight, table, dtype=np.float64, ensure_non_negative=True)
+        return rows.with_arrays(target=found, weight=weights.astype(np.float32))
+
+
+SHARED_SETTINGS = (
+    *("train.optimizer", "train.lr", "train.batch_size", "train.max_epochs", "train.eval_every", "train.patience"),
+    *("train.embedding_l2", "train.weight_decay", "train.device"),
+    *("data.min_count", "data.numeric", "data.handle_unknown", "split.validation"),
+)
+"""Settings that every estimator has a parameter for, called as the last part of the path."""
+
+
+class TableEstimator(ExplainedEstimator, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Fitting, predicting, explaining and saving, whatever the model."""
+
+    def _fit(self, rows: FitInput, eval_set: tuple[Any, Any] | None, task: KnownTask) -> None:
+        rows.check_size()
+        table = rows.table()
+        config = self._config(rows, task)
+        parts = None
+        if eval_set is not None:
+            extra = FitInput.of(self, eval_set[0], eval_set[1], None if rows.weight is None else 1.0)
+            parts = np.repeat([0, 1], [len(table), len(extra.fields)]).astype(np.uint8)
+            table = stack(table, replace(extra, target_name=rows.target_name, weight_name=rows.weight_name).table())
+        trained = fit(table, config, parts=parts, observer=_EvaluationLog() if self.verbose else None)
+        self._adopt(Bundle.of(trained))
+        self.n_features_in_ = rows.fields.width
+        if rows.named:
+            self.feature_names_in_ = np.array(rows.fields.columns, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.history_ = [evaluation.to_json() for evaluation in trained.history]
+        self.n_iter_ = trained.history[-1].step
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model as a bundle."""
+        check_is_fitted(self, "bundle_")
+        self.bundle_.save(folder)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "cpu") -> Any:
+        """A fitted estimator from a bundle; its settings are those of the bundle's config, not its parameters."""
+        bundle = Bundle.load(folder, device=device)
+        target = bundle.encoder.schema.target
+        assert target is not None  # `Bundle.load` refuses a bundle without one
+        if (target.task == "regression") != issubclass(cls, RegressorMixin):
+            raise UserError(f"{cls.__name__} cannot load {folder}: that model's task is {target.task}")
+        estimator = cls(device=device)
+        estimator._adopt(bundle)
+        if bundle.config.data.fields is None:
+            schema = bundle.encoder.schema
+            estimator.n_features_in_ = len(schema.fields) + len(schema.left_out) + len(bundle.config.data.exclude)
+        return estimator
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that text and missing values are welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    def _adopt(self, bundle: Bundle) -> None:
+        self.bundle_ = bundle
+        self.predictor_ = Predictor(bundle, device=self.device)
+
+    def _predict_frame(self, X: Any) -> pl.DataFrame:
+        check_is_fitted(self, "bundle_")
+        return self.predictor_.predict(self._check(X))
+
+    def _check(self, X: Any) -> pl.DataFrame:
+        """The table to predict; columns without names must be as many as in training."""
+        table = frame_of(X)
+        expected = getattr(self, "n_features_in_", table.width)
+        if not has_names(X) and table.width != expected:
+            raise SchemaError(
+                f"X has {table.width} features, but {type(self).__name__} is expecting {expected} features as input"
+            )
+        return table
+
+    def _config(self, rows: FitInput, task: KnownTask) -> Config:
+        seed = self._seed()
+        settings = {path: getattr(self, path.partition(".")[2]) for path in SHARED_SETTINGS}
+        settings |= self._model_settings()
+        settings |= {
+            "data.target": rows.target_name,
+            "data.weight": None if rows.weight is None else rows.weight_name,
+            "data.task": task,
+            "data.kinds": dict(self.kinds or {}),
+            "split.method": "stratified",  # held-out rows keep the shares of the classes
+            "split.test": 0.0,
+            "split.seed": seed,
+            "train.seed": seed,
+        }
+        return Config().replace({**settings, **(self.config or {})})
+
+    @abstractmethod
+    def _model_settings(self) -> dict[str, Any]:
+        """Settings of the model, by dotted path."""
+
+    def _seed(self) -> int:
+        if self.random_state is None:
+            return 0
+        if isinstance(self.random_state, (int, np.integer)):
+            return int(self.random_state)
+        return int(self.random_state.randint(2**31 - 1))
+
+
+class TableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
+    """An estimator of two or more classes.
+
+    Attributes:
+        classes_: labels, sorted; columns of `predict_proba` follow them.
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: tuple[Any, Any] | None = None) -> Any:
+        """Train on a table; see `TableRegressor.fit` for the arguments. Labels may be of any type."""
+        rows = FitInput.of(self, X, y, sample_weight)
+        check_classification_targets(rows.target)
+        self.classes_ = np.unique(rows.target)
+        if len(self.classes_) < 2:
+            only = self.classes_.tolist()[0]
+            raise SchemaError(
+                f"a classifier needs at least two classes in y; given one class, {only!r}; check the target"
+            )
+        self._refuse_equal_labels()
+        if eval_set is not None:
+            self._check_labels(check_target(self, eval_set[1]))
+        self._fit(rows, eval_set, "binary" if len(self.classes_) == 2 else "multiclass")
+        return self
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Probability of every class (rows, classes)."""
+        frame = self._predict_frame(X)
+        values = frame.drop("prediction").to_numpy().astype(np.float64)
+        values = values[:, self._class_order()]
+        return values / values.sum(axis=1, keepdims=True)  # type: ignore[no-any-return]
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Likeliest class of every row."""
+        probabilities = self.predict_proba(X)
+        likeliest: npt.NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
+        return likeliest
+
+    def _refuse_equal_labels(self) -> None:
+        """Refuse labels that are one class to a model, as it takes one value in several spellings for the same."""
+        spellings: dict[str, list[Any]] = {}
+        for label, text in zip(self.classes_.tolist(), canonical(pl.Series(self.classes_.tolist())), strict=True):
+            spellings.setdefault(text, []).append(label)
+        equal = [labels for labels in spellings.values() if len(labels) > 1]
+        if equal:
+            raise SchemaError(
+                "labels of different classes must differ as values; given "
+                f"{'; '.join(', '.join(map(repr, labels)) for labels in equal[:5])}, which are the same value written "
+                "differently; write each class in one way"
+            )
+
+    def _check_labels(self, labels: npt.NDArray[Any]) -> None:
+        """Refuse validation rows of a class that the model cannot learn."""
+        known = canonical(pl.Series(self.classes_.tolist()))
+        texts = canonical(pl.Series(labels.tolist(), strict=False)).unique(maintain_order=True)
+        unknown = texts.filter(~texts.is_in(known.implode())).head(5).to_list()
+        if unknown:
+            raise SchemaError(
+                f"labels of eval_set must be classes of y ({', '.join(known.head(10))}); given also "
+                f"{', '.join(map(repr, unknown))}; remove these rows"
+            )
+
+    def _class_order(self) -> list[int]:
+        """Position of every label of `classes_` among the bundle's classes, which may be typed otherwise."""
+        target = self.predictor_.target
+        texts = list(class_texts(target.classes))
+        return [texts.index(text) for text in canonical(pl.Series(self.classes_.tolist())).to_list()]
+
+    def _adopt(self, bundle: Bundle) -> None:
+        super()._adopt(bundle)
+        if not hasattr(self, "classes_"):
+            self.classes_ = np.array(self.predictor_.target.classes)
+
+
+class TableRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
+    """An estimator of numbers."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: tuple[Any, Any] | None = None) -> Any:
+        """Train on a table.
+
+        Args:
+            X: pandas, Polars or numpy table, one column a field.
+            y: target of every row. The model calls it by its own name, or y where it has none: a table that the saved
+                model is to be evaluated on holds it in the column of that name.
+            sample_weight: weight of every row, 0 or more; a row of weight 0 counts as absent.
+            eval_set: (X, y) of validation rows, all of weight 1; by default a share `validation` of the rows is held
+                out.
+        """
+        rows = FitInput.of(self, X, y, sample_weight)
+        numbers = check_array(rows.target, ensure_2d=False, dtype=np.float64)
+        self._fit(replace(rows, target=numbers), eval_set, "regression")
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[np.float64]:
+        """Value of every row."""
+        return self._predict_frame(X)["prediction"].to_numpy().astype(np.float64)
+
+
+class _EvaluationLog(Observer):
+    """Prints a line per evaluation."""
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        print(evaluation, file=sys.stderr)

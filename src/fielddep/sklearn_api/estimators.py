@@ -1,0 +1,209 @@
+"""Estimators: MDL and the baselines as scikit-learn estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fielddep.config.mdl import MDLConfig
+from fielddep.config.settings import DataConfig, Numeric, SplitConfig, TrainConfig
+from fielddep.explain.dependencies import Explanation, explain_rows, global_dependencies
+from fielddep.explain.groups import N_GROUPS, RowGroups, group_rows
+from fielddep.sklearn_api.base import TableClassifier, TableEstimator, TableRegressor
+
+_DATA, _SPLIT, _MODEL, _TRAIN = DataConfig(), SplitConfig(), MDLConfig(), TrainConfig()
+_MDL_SETTINGS = (
+    *("d_embed", "n_inner_steps", "inner_lr", "sparsity", "dependencies", "hidden", "batch_norm", "dropout"),
+    "first_order",
+)
+
+
+class _MDLEstimator(TableEstimator):
+    """See `fielddep settings` for the meaning of every argument.
+
+    Args:
+        config: any further settings by dotted path, for instance {"model.mu_start": "one"}.
+        random_state: seed of split, weights and shuffling; None means 0, so that fitting is reproducible.
+        verbose: print a line per evaluation to stderr.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_embed: int | None = _MODEL.d_embed,
+        n_inner_steps: int = _MODEL.n_inner_steps,
+        inner_lr: float = _MODEL.inner_lr,
+        sparsity: float = _MODEL.sparsity,
+        dependencies: str = _MODEL.dependencies,
+        hidden: tuple[int, ...] = _MODEL.hidden,
+        batch_norm: str = _MODEL.batch_norm,
+        dropout: float = _MODEL.dropout,
+        first_order: bool = _MODEL.first_order,
+        optimizer: str | None = _TRAIN.optimizer,
+        lr: float | None = _TRAIN.lr,
+        batch_size: int | None = _TRAIN.batch_size,
+        max_epochs: int = _TRAIN.max_epochs,
+        eval_every: float | None = _TRAIN.eval_every,
+        patience: int = _TRAIN.patience,
+        embedding_l2: float | None = _TRAIN.embedding_l2,
+        weight_decay: float = _TRAIN.weight_decay,
+        min_count: int | Mapping[str, int] = _DATA.min_count,
+        kinds: Mapping[str, str] | None = None,
+        numeric: Numeric | Mapping[str, Numeric] = _DATA.numeric,
+        handle_unknown: str = _DATA.handle_unknown,
+        validation: float = _SPLIT.validation,
+        config: Mapping[str, Any] | None = None,
+        device: str = _TRAIN.device,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.d_embed = d_embed
+        self.n_inner_steps = n_inner_steps
+        self.inner_lr = inner_lr
+        self.sparsity = sparsity
+        self.dependencies = dependencies
+        self.hidden = hidden
+        self.batch_norm = batch_norm
+        self.dropout = dropout
+        self.first_order = first_order
+        self.optimizer = optimizer
+        self.lr = lr
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.eval_every = eval_every
+        self.patience = patience
+        self.embedding_l2 = embedding_l2
+        self.weight_decay = weight_decay
+        self.min_count = min_count
+        self.kinds = kinds
+        self.numeric = numeric
+        self.handle_unknown = handle_unknown
+        self.validation = validation
+        self.config = config
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def field_dependencies(self) -> pl.DataFrame:
+        """The learned m x m table W(0): one row a source field, one column a dependent field."""
+        return global_dependencies(self._fitted_bundle()).to_frame()
+
+    def explain(self, X: Any) -> Explanation:
+        """Refined dependencies, weights mu and dependency loss of every row and step."""
+        return explain_rows(self._fitted_bundle(), self._encode(X), values=self._cell_texts(X))
+
+    def group_rows(self, X: Any, y: Any = None, *, n_groups: int = N_GROUPS, seed: int = 0) -> RowGroups:
+        """Rows with similar patterns of refined dependencies put together, and what those of a group have in common.
+
+        Args:
+            X: rows.
+            y: their targets; with them every group has their mean.
+            n_groups: groups at most.
+            seed: the same seed gives the same groups.
+        """
+        return group_rows(self._fitted_bundle(), self._encode(X, y), n_groups=n_groups, seed=seed)
+
+    def _model_settings(self) -> dict[str, Any]:
+        return {f"model.{name}": getattr(self, name) for name in _MDL_SETTINGS}
+
+
+class MDLClassifier(TableClassifier, _MDLEstimator):
+    """Meta-Dependency Learning for two or more classes.
+
+    Attributes:
+        classes_: labels, sorted; columns of `predict_proba` follow them.
+
+    Example:
+        >>> X = pl.DataFrame({"colour": ["red", "blue"] * 40, "shape": ["disc", "disc", "cube", "cube"] * 20})
+        >>> y = ["good", "bad", "bad", "good"] * 20
+        >>> model = MDLClassifier(max_epochs=60, patience=60).fit(X, y)
+        >>> model.predict(pl.DataFrame({"colour": ["red", "red"], "shape": ["disc", "cube"]})).tolist()
+        ['good', 'bad']
+        >>> model.predict(pl.DataFrame({"colour": ["green"], "shape": [None]})).shape  # unseen, missing
+        (1,)
+    """
+
+
+class MDLRegressor(TableRegressor, _MDLEstimator):
+    """Meta-Dependency Learning for numbers.
+
+    Example:
+        >>> X = pl.DataFrame({"user": ["ann", "bob"] * 40, "film": ["x", "x", "y", "y"] * 20})
+        >>> model = MDLRegressor(max_epochs=80, patience=80).fit(X, [5.0, 1.0, 1.0, 5.0] * 20)
+        >>> model.predict(X[:1]).shape
+        (1,)
+    """
+
+
+class _BaselineEstimator(TableEstimator):
+    """See `fielddep settings --model NAME` for the settings of a model.
+
+    Args:
+        model: name of the model, such as "fm" or "deepfm"; `fielddep settings --help` lists them.
+        config: settings of the model and any others by dotted path, for instance {"model.d_embed": 16}.
+        random_state: seed of split, weights and shuffling; None means 0, so that fitting is reproducible.
+        verbose: print a line per evaluation to stderr.
+    """
+
+    def __init__(
+        self,
+        model: str = "fm",
+        *,
+        optimizer: str | None = _TRAIN.optimizer,
+        lr: float | None = _TRAIN.lr,
+        batch_size: int | None = _TRAIN.batch_size,
+        max_epochs: int = _TRAIN.max_epochs,
+        eval_every: float | None = _TRAIN.eval_every,
+        patience: int = _TRAIN.patience,
+        embedding_l2: float | None = _TRAIN.embedding_l2,
+        weight_decay: float = _TRAIN.weight_decay,
+        min_count: int | Mapping[str, int] = _DATA.min_count,
+        kinds: Mapping[str, str] | None = None,
+        numeric: Numeric | Mapping[str, Numeric] = _DATA.numeric,
+        handle_unknown: str = _DATA.handle_unknown,
+        validation: float = _SPLIT.validation,
+        config: Mapping[str, Any] | None = None,
+        device: str = _TRAIN.device,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self.lr = lr
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.eval_every = eval_every
+        self.patience = patience
+        self.embedding_l2 = embedding_l2
+        self.weight_decay = weight_decay
+        self.min_count = min_count
+        self.kinds = kinds
+        self.numeric = numeric
+        self.handle_unknown = handle_unknown
+        self.validation = validation
+        self.config = config
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _model_settings(self) -> dict[str, Any]:
+        return {"model.name": self.model}
+
+
+class BaselineClassifier(TableClassifier, _BaselineEstimator):
+    """Any baseline, for two or more classes.
+
+    Example:
+        >>> X = pl.DataFrame({"colour": ["red", "blue"] * 40, "shape": ["disc", "disc", "cube", "cube"] * 20})
+        >>> y = ["good", "bad", "bad", "good"] * 20
+        >>> model = BaselineClassifier("fm", max_epochs=60, patience=60).fit(X, y)
+        >>> model.predict(pl.DataFrame({"colour": ["red", "red"], "shape": ["disc", "cube"]})).tolist()
+        ['good', 'bad']
+    """
+
+
+class BaselineRegressor(TableRegressor, _BaselineEstimator):
+    """Any baseline, for numbers."""

@@ -1,0 +1,154 @@
+"""Input of the estimators: any X and y in, Polars frames out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_array, check_consistent_length, column_or_1d
+
+from fielddep.encoding.values import canonical
+from fielddep.errors import SchemaError
+from fielddep.tables.row_stream import read_table
+
+TARGET, WEIGHT = "y", "sample_weight"
+"""Names of the target and the weights where they have none of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitInput:
+    """The arguments of `fit`, without rows of weight 0.
+
+    Attributes:
+        fields: one column a field.
+        target: target of every row.
+        target_name: what the model calls the target: the name of `y`, no name of a field.
+        weight: sample weights; None means one each.
+        weight_name: what the model calls them, no name of a field either.
+        named: whether the columns had names.
+    """
+
+    fields: pl.DataFrame
+    target: npt.NDArray[Any]
+    target_name: str
+    weight: npt.NDArray[np.float64] | None
+    weight_name: str
+    named: bool
+
+    @classmethod
+    def of(cls, estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any) -> FitInput:
+        """Check and convert the arguments of `fit`."""
+        target = check_target(estimator, y)
+        fields = frame_of(X)
+        check_consistent_length(fields, target)
+        name = _target_name(y, fields.columns)
+        rows = cls(
+            fields=fields,
+            target=target,
+            target_name=name,
+            weight=None,
+            weight_name=_unused_name(WEIGHT, [*fields.columns, name]),
+            named=has_names(X),
+        )
+        if sample_weight is None:
+            return rows
+        weight = _check_sample_weight(sample_weight, fields, dtype=np.float64)
+        kept = np.flatnonzero(weight)
+        if not len(kept):
+            raise SchemaError("sample_weight must be above 0 in some rows; given only zeros")
+        return replace(rows, fields=fields[kept], target=target[kept], weight=weight[kept])
+
+    def check_size(self) -> None:
+        """Refuse fewer than two fields or rows in the words that scikit-learn looks for."""
+        if self.fields.width < 2:
+            raise SchemaError(
+                "a model learns how fields depend on each other and needs at least two; given "
+                f"{self.fields.width} feature(s)"
+            )
+        if len(self.fields) < 2:
+            raise SchemaError("training needs at least two rows; given 1 sample")
+
+    def table(self) -> pl.DataFrame:
+        """Fields, target and weight in one table."""
+        table = self.fields.with_columns(pl.Series(self.target_name, self.target.tolist(), strict=False))
+        return table if self.weight is None else table.with_columns(pl.Series(self.weight_name, self.weight))
+
+
+def check_target(estimator: BaseEstimator, y: Any) -> npt.NDArray[Any]:
+    """The target as a flat array of finite numbers or labels."""
+    if y is None:
+        raise SchemaError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
+    values = y.to_numpy() if isinstance(y, pl.Series) else y
+    column: npt.NDArray[Any] = column_or_1d(values, warn=True)
+    if column.dtype.kind == "f" and not np.isfinite(column).all():
+        raise SchemaError("y must hold finite numbers or labels; given NaN or inf. Remove these rows")
+    # A list is looked at itself, as numpy makes the text "nan" of a NaN among texts.
+    labels = (y if isinstance(y, (list, tuple)) else column) if column.dtype.kind in "OU" else ()
+    missing = [row for row, label in enumerate(labels) if _is_missing(label)]
+    if missing:
+        raise SchemaError(
+            f"y must hold a label in every row; given {len(missing)} missing, the first in row {missing[0]} (counted "
+            "from 0); remove these rows"
+        )
+    return column
+
+
+def _is_missing(label: Any) -> bool:
+    """Whether a label is None, NaN, or what pandas has for them."""
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # pandas' NA is neither equal to itself nor unequal
+        return True
+
+
+def _target_name(y: Any, columns: list[str]) -> str:
+    """The name that `y` has of its own, unless a column is called so."""
+    given = getattr(y, "name", None)
+    return given if isinstance(given, str) and given and given not in columns else _unused_name(TARGET, columns)
+
+
+def _unused_name(name: str, others: list[str]) -> str:
+    """The name, with as many underscores behind it as it takes to be none of the others.
+
+    Example:
+        >>> _unused_name("y", ["x"]), _unused_name("y", ["y", "y_"])
+        ('y', 'y__')
+    """
+    while name in others:
+        name += "_"
+    return name
+
+
+def frame_of(X: Any) -> pl.DataFrame:
+    """Any table as a Polars frame; what is no table is refused as scikit-learn's own estimators do."""
+    if not has_names(X):
+        # Refuses sparse, complex, one-dimensional and empty input; values are encoded later, so none is converted.
+        X = check_array(X, dtype=None, ensure_all_finite=False)
+        if X.dtype.kind == "f" and np.isinf(X).any():
+            raise SchemaError("X must not hold infinity (inf); replace it by a number or by NaN, which means missing")
+    return read_table(X)
+
+
+def stack(table: pl.DataFrame, extra: pl.DataFrame) -> pl.DataFrame:
+    """Training rows above validation rows.
+
+    A column of two types becomes text on both sides, as from a CSV file: numbers cast to a common type could lose
+    digits.
+    """
+    absent = [name for name in table.columns if name not in extra.columns]
+    if absent:
+        raise SchemaError(f"eval_set must have the columns of X; absent: {', '.join(map(repr, absent))}; add them")
+    for name in table.columns:
+        if table[name].dtype != extra[name].dtype:
+            table = table.with_columns(canonical(table[name]))
+            extra = extra.with_columns(canonical(extra[name]))
+    return pl.concat([table, extra.select(table.columns)])
+
+
+def has_names(X: Any) -> bool:
+    """Whether a table's columns have names; an array's have none."""
+    return hasattr(X, "columns")

@@ -1,0 +1,263 @@
+"""Shards: the rows of a store, in memory or in files, and the rows of one part of it.
+
+Shape legend: K chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fielddep.encoding.rows import Array, EncodedRows, Layout, RowNumbers
+from fielddep.encoding.split import PART_NAMES, Parts
+from fielddep.errors import StoreError
+from fielddep.store.format import PARTS, ArraySpec, Stamp, is_manifest, manifest_stamp, read_rows
+
+CHUNK_ROWS = 1 << 14
+COUNTED_ROWS = 1 << 20
+"""Parts of rows that are looked at together when the rows of a part are counted."""
+
+
+class Shards(Protocol):
+    """Rows in the order of the source, and the part of each."""
+
+    on_disk: ClassVar[bool]
+    """Whether reading takes time, so that a thread should read ahead."""
+
+    @property
+    def layout(self) -> Layout:
+        """What the ids mean."""
+
+    @property
+    def n_rows(self) -> int:
+        """All rows."""
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows read at a time; the last chunk may have fewer."""
+
+    @property
+    def chunk_parts(self) -> RowNumbers:
+        """Rows of each part in each chunk, (K, 3)."""
+
+    def read(self, start: int, stop: int) -> EncodedRows:
+        """The rows from `start` to `stop` that there are."""
+
+    def parts(self, start: int, stop: int) -> Parts:
+        """Their parts."""
+
+    def check(self) -> None:
+        """Refuse to read on where the rows are no longer those of the start."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MemoryShards:
+    """Rows in memory; nothing is copied when they are read."""
+
+    rows: EncodedRows
+    row_parts: Parts
+    chunk_rows: int = CHUNK_ROWS
+    on_disk: ClassVar[bool] = False
+
+    @property
+    def layout(self) -> Layout:
+        """What the ids mean."""
+        return self.rows.layout
+
+    @property
+    def n_rows(self) -> int:
+        """All rows."""
+        return len(self.rows)
+
+    @cached_property
+    def chunk_parts(self) -> RowNumbers:
+        """Rows of each part in each chunk, (K, 3)."""
+        parts = range(len(PART_NAMES))
+        return np.stack([_counts(self.row_parts == part, self.chunk_rows) for part in parts], axis=1)
+
+    def read(self, start: int, stop: int) -> EncodedRows:
+        """The rows from `start` to `stop`; views."""
+        return self.rows.take(slice(max(start, 0), max(stop, 0)))
+
+    def parts(self, start: int, stop: int) -> Parts:
+        """Their parts."""
+        return self.row_parts[max(start, 0) : max(stop, 0)]
+
+    def check(self) -> None:
+        """Nothing can replace rows in memory."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FileShards:
+    """Rows in the files of a store.
+
+    Attributes:
+        folder: the store.
+        layout: what the ids mean.
+        n_rows: all rows.
+        shard_rows: rows of a shard.
+        chunk_rows: rows per line of `chunk_parts`.
+        chunk_parts: rows of each part in each chunk, (K, 3).
+        arrays: what each row consists of.
+        sha256: checksum of the manifest, by which another store in the same place is known.
+        stamp: what shows at a glance that the manifest is still the same file.
+    """
+
+    folder: Path
+    layout: Layout
+    n_rows: int
+    shard_rows: int
+    chunk_rows: int
+    chunk_parts: RowNumbers = field(repr=False)
+    arrays: Mapping[str, ArraySpec]
+    sha256: str
+    stamp: Stamp | None
+    on_disk: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, folder: Path, manifest: Mapping[str, Any], layout: Layout, stamp: Stamp | None) -> FileShards:
+        """What the manifest of a store says of its rows."""
+        return cls(
+            folder=folder,
+            layout=layout,
+            n_rows=manifest["n_rows"],
+            shard_rows=manifest["shard_rows"],
+            chunk_rows=manifest["block_rows"],
+            chunk_parts=np.array(manifest["block_parts"], dtype=np.int64).reshape(-1, len(PART_NAMES)),
+            arrays={spec["name"]: ArraySpec(**spec) for spec in manifest["arrays"]},
+            sha256=manifest["sha256"],
+            stamp=stamp,
+        )
+
+    def read(self, start: int, stop: int) -> EncodedRows:
+        """The rows from `start` to `stop`, copied into memory.
+
+        Raises:
+            StoreError: a file cannot be read, or the store was replaced since it was opened.
+        """
+        names = [name for name in self.arrays if name != PARTS]
+        return EncodedRows(layout=self.layout, arrays=self._read(names, start, stop))
+
+    def parts(self, start: int, stop: int) -> Parts:
+        """Their parts."""
+        return self._read([PARTS], start, stop)[PARTS]
+
+    def check(self) -> None:
+        """Refuse to read on when another store was put in the place of this one since it was opened.
+
+        A replacement takes the old manifest away before it touches a shard. So rows that were read before this passes
+        are rows of this store.
+
+        Raises:
+            StoreError: the manifest is another one, or gone.
+        """
+        if manifest_stamp(self.folder) != self.stamp and not is_manifest(self.folder, self.sha256):
+            raise StoreError(
+                f"the store {self.folder} was replaced or removed since it was opened; open it again, and train or "
+                "evaluate from the start"
+            )
+
+    def _read(self, names: Sequence[str], start: int, stop: int) -> dict[str, Array]:
+        start = min(max(start, 0), self.n_rows)
+        stop = min(max(stop, start), self.n_rows)
+        try:
+            return {n: read_rows(self.folder, self.arrays[n], start, stop, self.shard_rows) for n in names}
+        finally:
+            self.check()  # also when reading failed: that it was replaced is the better reason
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StorePart:
+    """Rows of a store: those of one part, or all. What a loader, metrics or a sample of rows needs.
+
+    Raises:
+        StoreError: for a name that is no part.
+    """
+
+    shards: Shards
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None and self.name not in PART_NAMES:
+            raise StoreError(f"a part is one of {', '.join(PART_NAMES)}; given {self.name!r}")
+
+    @classmethod
+    def of(cls, rows: EncodedRows) -> StorePart:
+        """Rows in memory."""
+        return cls(shards=MemoryShards(rows=rows, row_parts=np.zeros(len(rows), dtype=np.uint8)))
+
+    def __len__(self) -> int:
+        return int(self.counts(self.shards.chunk_rows).sum())
+
+    @property
+    def layout(self) -> Layout:
+        """What the ids mean."""
+        return self.shards.layout
+
+    def chunks(self) -> Iterator[EncodedRows]:
+        """All rows in the order of the source, chunk after chunk; a chunk without any is skipped."""
+        size = self.shards.chunk_rows
+        for chunk in np.flatnonzero(self.counts(size)).tolist():
+            yield self.read(chunk * size, (chunk + 1) * size)
+
+    def rows(self) -> EncodedRows:
+        """All rows at once."""
+        return EncodedRows.concat([self.read(0, 0), *self.chunks()])
+
+    def read(self, start: int, stop: int) -> EncodedRows:
+        """Rows of the part among those from `start` to `stop` of the source."""
+        rows = self.shards.read(start, stop)
+        numbers = self.numbers(start, stop)
+        return rows if len(numbers) == len(rows) else rows.take(numbers - start)
+
+    def numbers(self, start: int, stop: int) -> RowNumbers:
+        """Their row numbers in the source."""
+        if self.name is None:
+            return np.arange(start, min(stop, self.shards.n_rows))
+        return start + np.flatnonzero(self.shards.parts(start, stop) == PART_NAMES.index(self.name))
+
+    def counts(self, chunk_rows: int) -> RowNumbers:
+        """Rows of the part in each chunk of so many rows of the source.
+
+        Reads one byte a row, or nothing for the chunks of the store.
+        """
+        if self.name is None:
+            starts = np.arange(0, self.shards.n_rows, chunk_rows)
+            return np.minimum(self.shards.n_rows - starts, chunk_rows)
+        part = PART_NAMES.index(self.name)
+        if chunk_rows == self.shards.chunk_rows:
+            return self.shards.chunk_parts[:, part]
+        step = chunk_rows * max(1, COUNTED_ROWS // chunk_rows)
+        found = [
+            _counts(self.shards.parts(start, start + step) == part, chunk_rows)
+            for start in range(0, self.shards.n_rows, step)
+        ]
+        return np.concatenate([np.empty(0, dtype=np.int64), *found])
+
+    def spread(self, n_rows: int, chunk_rows: int = 1 << 11) -> Iterator[EncodedRows]:
+        """Rows from everywhere, without reading all of a large store: chunks of it, evenly spread.
+
+        Args:
+            n_rows: how many rows of the store, of whatever part, are read at least, where there are so many.
+            chunk_rows: rows of a chunk.
+        """
+        if self.shards.n_rows <= n_rows:
+            yield from self.chunks()
+            return
+        n_chunks = -(-n_rows // chunk_rows)
+        for chunk in range(n_chunks):
+            start = chunk * (self.shards.n_rows - chunk_rows) // max(n_chunks - 1, 1)
+            yield self.read(start, start + chunk_rows)
+
+
+def _counts(is_counted: npt.NDArray[np.bool_], chunk_rows: int) -> RowNumbers:
+    """How many are true in each chunk."""
+    if not len(is_counted):
+        return np.empty(0, dtype=np.int64)
+    return np.add.reduceat(is_counted, np.arange(0, len(is_counted), chunk_rows), dtype=np.int64)

@@ -1,0 +1,241 @@
+"""Fit: from a table or store and settings to a trained model, in one function that everything above it calls."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import polars as pl
+import torch
+
+from fielddep.config.settings import Config
+from fielddep.config.trees import TreeConfig
+from fielddep.encoding.rows import Layout
+from fielddep.encoding.split import Parts
+from fielddep.encoding.target import Target
+from fielddep.errors import ConfigError, TrainingError
+from fielddep.nn import build_model
+from fielddep.nn.layers import BatchNorm
+from fielddep.nn.model import FieldModel
+from fielddep.observer import Observer
+from fielddep.store.loader import Loader
+from fielddep.store.store import Store
+from fielddep.training.checkpoint import HISTORY, CheckpointFolder, Evaluation, History
+from fielddep.training.metrics import Measured, base_rate_metrics, measure
+from fielddep.training.optim import rarity_scale
+from fielddep.training.prepare import Prepared, prepare
+from fielddep.training.trainer import Trainer
+from fielddep.training.tree_rows import TrainedTrees
+from fielddep.training.trees import train_trees
+from fielddep.training.unknown import UnknownTraining
+from fielddep.wording import format_bytes
+
+
+def check_device(name: str, setting: str = "device") -> None:
+    """Refuse a torch device that is not there, before any work is done.
+
+    Args:
+        name: as torch names it.
+        setting: what it was given as, for the message.
+
+    Raises:
+        ConfigError: says which name was given.
+    """
+    try:
+        torch.empty(0, device=torch.device(name))
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            f"{setting} must be a device of this machine, such as cpu; given {name!r}: {reason}"
+        ) from None
+
+
+COPIES_IN_TRAINING = {"adagrad": 2, "adam": 3}
+"""Copies of all weights while training: the weights and the optimiser's state. Averaging keeps one more, and so do the
+best weights where there is no checkpoint folder to keep them. Weights outside of tables have a gradient as large as
+they are; that of a table is of the ids of a batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A trained model, the rows it was trained on, and how it went.
+
+    Attributes:
+        prepared: rows, encoder and settings.
+        model: a network, or trees.
+        history: evaluations in order.
+        seconds: wall time of the training, evaluations included.
+        rows_per_s: rows learned from per second. A tree looks at all training rows once.
+        measured: metrics of validation and test rows and the time they took; empty until `fit` measures them.
+        base_rate: metrics of the same rows when the base rate of the training rows is predicted.
+    """
+
+    prepared: Prepared
+    model: FieldModel | TrainedTrees
+    history: Sequence[Evaluation]
+    seconds: float
+    rows_per_s: float
+    measured: Mapping[str, Measured] = field(default_factory=dict)
+    base_rate: Mapping[str, dict[str, float]] = field(default_factory=dict)
+
+    @property
+    def validation(self) -> dict[str, float]:
+        """Metrics on the validation rows at the best evaluation."""
+        return next(evaluation for evaluation in reversed(self.history) if evaluation.best).validation
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Metrics of validation and test rows next to those of the base rate, as a run keeps them."""
+        found: dict[str, dict[str, float]] = {}
+        for part, measured in self.measured.items():
+            found |= {part: measured.metrics, f"{part}_base_rate": self.base_rate[part]}
+        return found
+
+
+def fit(
+    source: pl.DataFrame | Store | Prepared,
+    config: Config | None = None,
+    *,
+    parts: Parts | None = None,
+    observer: Observer | None = None,
+    checkpoints: Path | None = None,
+    resume: bool = False,
+) -> Trained:
+    """Split, encode, fill in open settings, train and measure: the one way from rows to a model.
+
+    Args:
+        source: a table, a store whose rows are read from disk while training, or rows that are prepared already.
+        config: settings; open ones are decided from the training rows. Data and split settings of a store are its own,
+            and prepared rows have theirs.
+        parts: part of every row, instead of the split that the settings give; not for a store.
+        observer: follows the training.
+        checkpoints: folder for checkpoints and the history.
+        resume: continue from the last checkpoint there.
+    """
+    trained = train(
+        source if isinstance(source, Prepared) else _prepare(source, config or Config(), parts),
+        observer=observer,
+        checkpoints=checkpoints,
+        resume=resume,
+    )
+    prepared = trained.prepared
+    held_out = {name: prepared.parts[name] for name in ("validation", "test") if name in prepared.parts}
+    target, outputs = prepared.target, trained.model.outputs
+    return replace(
+        trained,
+        measured={name: measure(outputs, target, rows.chunks()) for name, rows in held_out.items()},
+        base_rate={name: base_rate_metrics(target, prepared.base_C, rows.chunks()) for name, rows in held_out.items()},
+    )
+
+
+def _prepare(source: pl.DataFrame | Store, config: Config, parts: Parts | None) -> Prepared:
+    check_device(config.train.device, "train.device")
+    return prepare(source, config, parts=parts)
+
+
+def train(
+    prepared: Prepared,
+    *,
+    observer: Observer | None = None,
+    checkpoints: Path | None = None,
+    resume: bool = False,
+) -> Trained:
+    """Build and train the model that the settings of prepared rows name, network or trees.
+
+    Trees are trained in one go: they have no checkpoints.
+    """
+    observer = observer or Observer()
+    observer.on_prepared(prepared)
+    started = time.perf_counter()
+    try:
+        if isinstance(prepared.config.model, TreeConfig):
+            trees = train_trees(prepared, observer)
+            seconds = time.perf_counter() - started
+            rate = len(prepared.parts["train"]) * trees.n_trained / seconds
+            return Trained(prepared=prepared, model=trees, history=trees.history, seconds=seconds, rows_per_s=rate)
+        model, history = _train_network(prepared, observer, checkpoints, resume=resume)
+        seconds, rate = time.perf_counter() - started, history[-1].rows_per_s
+        return Trained(prepared=prepared, model=model, history=history, seconds=seconds, rows_per_s=rate)
+    finally:
+        observer.on_end()
+
+
+def _train_network(
+    prepared: Prepared, observer: Observer, checkpoints: Path | None, *, resume: bool
+) -> tuple[FieldModel, History]:
+    config, encoder, target = prepared.config, prepared.encoder, prepared.target
+    assert config.train.batch_size is not None
+    rows = prepared.parts["train"]
+    _check_memory(encoder.layout, target, config, best_in_memory=checkpoints is None)
+    model = build_for(target, encoder.layout, config)
+    _check_batches(len(rows), model, config)
+    with torch.no_grad():
+        model.bias.copy_(prepared.base_C)
+    trainer = Trainer(
+        model,
+        target,
+        config.train,
+        train=Loader(rows, batch_size=config.train.batch_size, seed=config.train.seed),
+        validation=prepared.parts["validation"],
+        prepare=UnknownTraining(encoder.layout, encoder.counts, rate=config.train.unknown_rate, seed=config.train.seed),
+        l2_scale_I=rarity_scale(encoder.counts, config.train.l2_rarity) if config.train.l2_rarity else None,
+        observer=observer,
+        history=History(None if checkpoints is None else checkpoints / HISTORY),
+        checkpoints=None if checkpoints is None else CheckpointFolder(checkpoints),
+    )
+    with torch_threads(config.train.threads):
+        return model, trainer.fit(resume=resume)
+
+
+@contextmanager
+def torch_threads(n_threads: int | None) -> Iterator[None]:
+    """Within the context torch uses so many threads; the caller's number is restored afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n_threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def build_for(target: Target, layout: Layout, config: Config, *, device: str = "cpu") -> FieldModel:
+    """The fresh model of a target and settings."""
+    regression = target.task == "regression"
+    return build_model(
+        layout, target.n_outputs, config.model, regression=regression, seed=config.train.seed, device=device
+    )
+
+
+def _check_memory(layout: Layout, target: Target, config: Config, *, best_in_memory: bool) -> None:
+    """Refuse a model that cannot fit before an hour of work is lost on it."""
+    assert config.train.optimizer is not None
+    planned = build_for(target, layout, config, device="meta")
+    copies = COPIES_IN_TRAINING[config.train.optimizer] + (config.train.average_decay > 0) + best_in_memory
+    of_tables = sum(table.weight.numel() for _, table in planned.tables())
+    others = planned.n_parameters - of_tables
+    needed = 4 * (copies * of_tables + (copies + 1) * others)
+    present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
+    if config.train.device == "cpu" and present is not None and needed > present:
+        what, advice = f"the tables of {layout.n_ids_total:,} ids", "lower model.d_embed or raise data.min_count"
+        if others > of_tables:
+            what, advice = f"{others:,} weights outside of the tables", "lower model.d_embed, or use fewer fields"
+        raise TrainingError(
+            f"training would need about {format_bytes(needed)}, most of it for {what}, this machine has "
+            f"{format_bytes(present)}; {advice}"
+        )
+
+
+def _check_batches(n_rows: int, model: FieldModel, config: Config) -> None:
+    """Refuse batches of one row where BatchNorm needs a spread."""
+    assert config.train.batch_size is not None
+    smallest = n_rows // -(-n_rows // config.train.batch_size)
+    if smallest < 2 and any(isinstance(module, BatchNorm) for module in model.modules()):
+        raise TrainingError(
+            f"BatchNorm needs batches of at least 2 rows; {n_rows} training rows with train.batch_size = "
+            f"{config.train.batch_size} give batches of 1; give more rows, raise train.batch_size, or set "
+            "model.batch_norm = 'none' where the model has that setting"
+        )

@@ -1,0 +1,75 @@
+"""What `fielddep explain` prints where there is more than it prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fielddep.cli.explain_tables import print_overview, print_rows
+from fielddep.explain.hiding import REFINEMENT, Effects
+from fielddep.explain.importance import FieldImportance
+from fielddep.explain.overview import RowsOverview, TableOverview
+from tests.helpers import states
+
+OUT = Path("why")
+
+
+def fields(n_fields: int) -> tuple[str, ...]:
+    return tuple(f"field {f}" for f in range(n_fields))
+
+
+def importance(*names: str) -> FieldImportance:
+    falling = np.linspace(1.0, 0.5, len(names))[:, np.newaxis]
+    worse = dict.fromkeys(("logloss", "auc"), falling)
+    return FieldImportance(method="hiding", names=names, n_rows=9, base=dict.fromkeys(worse, 0.5), worse_FP=worse)
+
+
+def table_of(n_fields: int) -> TableOverview:
+    return TableOverview(
+        n_rows=9,
+        dependencies=None,
+        groups=None,
+        importance=importance(*fields(n_fields)),
+        hiding=importance(*fields(n_fields), REFINEMENT),
+        calibration=None,
+        scores=None,
+    )
+
+
+def rows_of(n_rows: int, n_fields: int) -> RowsOverview:
+    effects = Effects(
+        names=fields(n_fields),
+        values=pl.DataFrame(dict.fromkeys(fields(n_fields), ["red"] * n_rows)),
+        classes=(),
+        prediction_R=np.zeros(n_rows),
+        without_RF=np.zeros((n_rows, n_fields)),
+        logit_R=None,
+        logit_without_RF=None,
+    )
+    return RowsOverview(numbers=tuple(range(n_rows)), effects=effects, refinement=None, explanation=None)
+
+
+@pytest.mark.parametrize("n_fields", [3, 20, 21, 40])
+def test_refinement_is_printed_however_many_fields_there_are(n_fields: int, capsys: pytest.CaptureFixture[str]) -> None:
+    print_overview(table_of(n_fields))
+    captured = capsys.readouterr()
+    names = [line.strip().split("  ")[0] for line in captured.out.splitlines()]
+    assert [name for name in names if name.startswith(("field ", "("))] == [*fields(min(n_fields, 20)), REFINEMENT]
+    assert "logloss, shuffled" in captured.out and "AUC, hidden" in captured.out
+    said = {21: "1 more field", 40: "20 more fields"}
+    assert states(captured.err, said[n_fields], "--out") if n_fields in said else captured.err == ""
+
+
+def test_fields_that_are_not_printed_are_said_to_be_in_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    print_overview(table_of(30), OUT)
+    assert states(capsys.readouterr().err, "10 more fields", OUT / "importance.csv", OUT / "hiding.csv")
+
+
+def test_rows_and_their_fields_that_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(rows_of(7, 3))
+    assert states(capsys.readouterr().err, "2 more rows", "--out")
+    print_rows(rows_of(1, 22), OUT)
+    assert states(capsys.readouterr().err, "2 more fields", OUT / "effects.csv")

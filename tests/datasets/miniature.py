@@ -1,0 +1,52 @@
+"""Miniatures of published files: how tests write them, and what a store holds in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from fielddep.datasets.recipe import Recipe
+from fielddep.errors import TableError
+from fielddep.store.store import PART_NAMES, Store
+from tests.helpers import raises
+
+
+def write_lines(path: Path, lines: Sequence[str]) -> Path:
+    """A text file in a folder that is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def decoded(store: Store) -> pl.DataFrame:
+    """All rows: what the vocabulary of every field holds for its id, the target, and the part."""
+    rows = store.read(0, store.n_rows)
+    fields = {
+        field.name: coder.coding.labels().gather(rows.ids_RF[:, i])
+        for i, (field, coder) in enumerate(zip(store.encoder.schema.fields, store.encoder.coders, strict=True))
+    }
+    parts = [PART_NAMES[mark] for mark in store.parts(0, store.n_rows)]
+    return pl.DataFrame({**fields, "target": rows.target_R, "part": parts})
+
+
+def refuses(recipe: Recipe, raw: Path, *facts: object) -> None:
+    """The recipe refuses the files with these facts and leaves no store behind."""
+    out = raw / "refused-store"
+    with raises(TableError, *facts):
+        recipe.prepare(raw, out)
+    assert not out.exists() or not list(out.iterdir())
+
+
+Change = Callable[[list[str]], None]
+"""Spoils the lines of a good file."""
+
+
+def set_line(number: int, text: str) -> Change:
+    """Replaces a line, counted from 1."""
+
+    def change(lines: list[str]) -> None:
+        lines[number - 1] = text
+
+    return change
