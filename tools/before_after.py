@@ -89,7 +89,7 @@ def main() -> None:
             measured(checkout, ["-c", FLIGHTS], scratch / which)
     clicks = scratch / "clicks.csv"
     if not clicks.exists():
-        generate = str(checkouts["new"] / "benchmarks" / "size" / "generate.py")
+        generate = str(checkouts["new"] / "benchmarks" / "size" / "clicks.py")
         measured(checkouts["new"], [generate, str(clicks), "--rows", str(arguments.rows)], scratch)
     found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
     for _ in range(arguments.rounds):

@@ -56,12 +56,12 @@ def encoder_of(shape: Shape, n_rows: int) -> Encoder:
         Vocabulary(values=pl.int_range(len(count) - 2, eager=True).cast(pl.String), counts=count.astype(np.int64))
         for count in shape.counts(n_rows)
     ]
-    coders = tuple(
-        FieldEncoder(field=field, coding=vocabulary, missing_values=("",))
+    field_encoders = tuple(
+        FieldEncoder(field=field, codec=vocabulary, missing_values=("",))
         for field, vocabulary in zip(fields, vocabularies, strict=True)
     )
     schema = Schema(fields=fields, target=TARGET)
-    return Encoder(schema=schema, coders=coders, missing_values=("",), handle_unknown="rare")
+    return Encoder(schema=schema, field_encoders=field_encoders, missing_values=("",), handle_unknown="rare")
 
 
 def make_store(shape: Shape, n_rows: int, folder: Path) -> Store:

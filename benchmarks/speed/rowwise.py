@@ -43,14 +43,14 @@ def value_texts(field: int, ranks: np.ndarray) -> list[str]:
 def encoder_of(shape: Shape) -> Encoder:
     """An encoder that knows every value of the shape."""
     fields = tuple(Field(name=name, kind="categorical") for name in shape.fields)
-    coders = []
+    field_encoders = []
     for position, (field, counts) in enumerate(zip(fields, shape.counts(N_COUNTED_ROWS), strict=True)):
         whole = np.maximum(np.round(counts), 1).astype(np.int64)
         values = pl.Series("value", value_texts(position, np.arange(len(whole))))
         vocabulary = Vocabulary(values=values, counts=np.concatenate([[1] * FIRST_ID, whole]))
-        coders.append(FieldEncoder(field=field, coding=vocabulary, missing_values=("",)))
+        field_encoders.append(FieldEncoder(field=field, codec=vocabulary, missing_values=("",)))
     schema = Schema(fields=fields, target=TARGET)
-    return Encoder(schema=schema, coders=tuple(coders), missing_values=("",), handle_unknown="rare")
+    return Encoder(schema=schema, field_encoders=tuple(field_encoders), missing_values=("",), handle_unknown="rare")
 
 
 def one_row_frames(shape: Shape, n_rows: int) -> list[pl.DataFrame]:

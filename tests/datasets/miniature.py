@@ -24,8 +24,10 @@ def decoded(store: Store) -> pl.DataFrame:
     """All rows: what the vocabulary of every field holds for its id, the target, and the part."""
     rows = store.read(0, store.n_rows)
     fields = {
-        field.name: coder.coding.labels().gather(rows.ids_RF[:, i])
-        for i, (field, coder) in enumerate(zip(store.encoder.schema.fields, store.encoder.coders, strict=True))
+        field.name: field_encoder.codec.labels().gather(rows.ids_RF[:, i])
+        for i, (field, field_encoder) in enumerate(
+            zip(store.encoder.schema.fields, store.encoder.field_encoders, strict=True)
+        )
     }
     parts = [PART_NAMES[mark] for mark in store.parts(0, store.n_rows)]
     return pl.DataFrame({**fields, "target": rows.target_R, "part": parts})

@@ -40,7 +40,7 @@ def test_fields_and_kinds() -> None:
     )
     assert schema.target == Target(name="late", task="binary", classes=(0, 1))
     assert schema.field_names == ("colour", "price")
-    assert schema.left_out == ()
+    assert schema.skipped == ()
 
 
 def test_settings_override_what_was_inferred() -> None:
@@ -109,7 +109,7 @@ def test_useless_fields_are_left_out_with_a_warning(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.WARNING):
         schema = schema_of(table(**useless), config())
     assert schema.field_names == ("colour", "price", "some")
-    reasons = dict(schema.left_out)
+    reasons = dict(schema.skipped)
     assert list(reasons) == ["row_id", "one", "empty"]
     assert states(reasons["row_id"], "one value per row")
     assert states(reasons["one"], "constant")
@@ -155,7 +155,7 @@ def test_json_round_trip_is_exact(target: Target | None) -> None:
         fields=(Field(name="a", kind="categorical"), Field(name="b", kind="numerical", numeric="scale")),
         target=target,
         weight="w",
-        left_out=(("c", "it is constant"),),
+        skipped=(("c", "it is constant"),),
     )
     again = Schema.from_json(json.loads(json.dumps(schema.to_json())))
     assert again == schema
@@ -182,6 +182,6 @@ def test_a_column_that_numbers_the_rows_is_left_out() -> None:
     )
     schema = schema_of(table, Config().replace({"data.target": "y"}))
     assert schema.field_names == ("amount", "colour")
-    assert [name for name, _ in schema.left_out] == ["order"]
+    assert [name for name, _ in schema.skipped] == ["order"]
     kept = schema_of(table, Config().replace({"data.target": "y", "data.kinds": {"order": "numerical"}}))
     assert kept.field_names == ("order", "amount", "colour")

@@ -53,7 +53,7 @@ def fit_encoder(
         target = fit_scale(target, table[target.name], config.missing_values)
     encoder = Encoder(
         schema=replace(schema, target=target),
-        coders=tuple(fit_field(field, table, config, counted) for field in schema.fields),
+        field_encoders=tuple(fit_field(field, table, config, counted) for field in schema.fields),
         missing_values=config.missing_values,
         handle_unknown=config.handle_unknown,
     )
@@ -62,18 +62,18 @@ def fit_encoder(
 
 def fit_field(field: Field, table: pl.DataFrame, config: DataConfig, counted: pl.DataFrame) -> FieldEncoder:
     missing = config.missing_values
-    coding: Vocabulary | ScaledNumbers | QuantileBins
+    codec: Vocabulary | ScaledNumbers | QuantileBins
     if field.numeric == "scale":
-        coding = fit_scaled(as_number(table[field.name], missing))
+        codec = fit_scaled(as_number(table[field.name], missing))
     elif field.numeric == "quantile":
-        coding = fit_bins(as_number(table[field.name], missing), config.n_bins or default_n_bins(len(table)))
+        codec = fit_bins(as_number(table[field.name], missing), config.n_bins or default_n_bins(len(table)))
     else:
-        coding = Vocabulary.from_counts(
+        codec = Vocabulary.from_counts(
             *count_values(field_texts(field, counted[field.name], missing)),
             for_field(config.min_count, field.name, 1),
             keep_rare=config.handle_unknown == "error",
         )
-    return FieldEncoder(field=field, coding=coding, missing_values=missing)
+    return FieldEncoder(field=field, codec=codec, missing_values=missing)
 
 
 def fit_scaled(numbers: pl.Series) -> ScaledNumbers:

@@ -112,7 +112,7 @@ def test_warnings() -> None:
     encoder, _ = encoded(frame, **{"data.min_count": {"rare": 3}})
     seen = encoder.encode(frame.head(10).with_columns(plain=pl.lit("new")))
     facts = data_facts(encoder, seen, rows="test rows", leaks=["plain"], warnings=["the split is odd"])
-    ((name, reason),) = facts.left_out
+    ((name, reason),) = facts.skipped
     assert name == "same" and "constant" in reason
     assert facts.leaks == ("plain",)
     assert facts.warnings[0] == ("", "the split is odd")
@@ -124,4 +124,4 @@ def test_warnings() -> None:
 def test_nothing_odd() -> None:
     encoder, rows = encoded(pl.DataFrame({"a": noise(5), "b": noise(3), "y": CLASS}))
     facts = data_facts(encoder, rows, rows="test rows")
-    assert (facts.leaks, facts.left_out, facts.warnings) == ((), (), ())
+    assert (facts.leaks, facts.skipped, facts.warnings) == ((), (), ())

@@ -116,7 +116,7 @@ def test_a_baseline_is_compared_with_its_own_defaults(made: dict[str, Made]) -> 
 def test_data_facts(made: dict[str, Made]) -> None:
     data = made["binary"].report.data
     assert tuple(field.name for field in data.fields) == FIELDS
-    assert data.left_out == (("same", "it is constant"),)
+    assert data.skipped == (("same", "it is constant"),)
     assert data.leaks == ("leak",)
     assert made["regression"].report.data.leaks == ()
 

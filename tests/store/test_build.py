@@ -110,7 +110,7 @@ def test_typed_columns_of_parquet(tmp_path: Path) -> None:
     table.write_parquet(path)
     store = build_store(path, Config().replace({"data.target": "good"}), tmp_path / "store")
     assert_as_oracle(store, read_table(path))
-    assert [name for name, _ in store.encoder.schema.left_out] == ["empty"]
+    assert [name for name, _ in store.encoder.schema.skipped] == ["empty"]
 
 
 @pytest.mark.parametrize("text", ["libffm", "libsvm"])
@@ -209,7 +209,7 @@ def test_bins_of_a_sample_have_about_equal_mass(tmp_path: Path) -> None:
     )
     config = Config().replace({"data.target": "good", "data.n_bins": 8})
     store = build_store(table, config, tmp_path / "store", sizes=replace(FEW_DISTINCT, sample_rows=1000))
-    counts = store.encoder.coders[0].counts
+    counts = store.encoder.field_encoders[0].counts
     assert counts.sum() == store.n_rows_of["train"] == 3200
     assert len(counts) == 2 + 8
     assert counts[2:].min() > 300
@@ -244,7 +244,7 @@ def test_a_column_that_names_every_row_is_left_out_early(
 
     monkeypatch.setattr(interning.Dictionary, "codes", spy)
     store = build_store(table, config_of(), tmp_path / "store", sizes=early)
-    assert [name for name, _ in store.encoder.schema.left_out] == ["constant", "row", "key"]
+    assert [name for name, _ in store.encoder.schema.skipped] == ["constant", "row", "key"]
     assert max(taken) == 384  # three chunks of 128 rows
     assert states(caplog.text, "'key'", "one value per row")
     listed = config_of(**{"data.fields": ["key", "colour", "shape"]})

@@ -127,10 +127,10 @@ def log_prepared(table: str, asked: Config, prepared: Prepared) -> None:
     schema = prepared.encoder.schema
     sizes = {name: len(prepared.parts.get(name, ())) for name in ("train", "validation", "test")}
     log(f"read {table}: {sum(sizes.values()):,} rows, {len(schema.fields)} fields")
-    for field, coder in zip(schema.fields, prepared.encoder.coders, strict=True):
+    for field, field_encoder in zip(schema.fields, prepared.encoder.field_encoders, strict=True):
         numeric = f" ({field.numeric})" if field.numeric else ""
         unit = "bins" if field.numeric else "values"
-        size = "" if field.numeric == "scale" else f", {len(coder.counts) - FIRST_ID:,} {unit}"
+        size = "" if field.numeric == "scale" else f", {len(field_encoder.counts) - FIRST_ID:,} {unit}"
         log(f"  {field.name}: {field.kind}{numeric}{size}")
     if prepared.encoder.crosses:
         log(f"  crosses of two fields: {', '.join(prepared.encoder.layout.names[len(schema.fields) :])}")

@@ -64,7 +64,7 @@ class Facts:
 
 def n_categories(encoder: Encoder) -> int:
     """Ids of an encoder that some counted row has."""
-    return sum(int((coder.counts > 0).sum()) for coder in encoder.coders)
+    return sum(int((field_encoder.counts > 0).sum()) for field_encoder in encoder.field_encoders)
 
 
 DATA_HOME = "FIELDDEP_DATA"

@@ -91,7 +91,7 @@ class ColumnTables:
     def _encode(self, f: int, start: int, stop: int) -> tuple[Ids, npt.NDArray[np.float32] | None]:
         name, table = self._names[f], self._fields[f]
         if table is None:
-            column = self.encoder.coders[f].encode(self.table.numbers(name, start, stop))
+            column = self.encoder.field_encoders[f].encode(self.table.numbers(name, start, stop))
             return column.ids, column.numbers
         codes = self.table.codes(name, start, stop)
         return np.take(table.ids, codes), None if table.numbers is None else np.take(table.numbers, codes)
@@ -100,7 +100,7 @@ class ColumnTables:
         column = self.table.columns[self._names[f]]
         if column.mode == "numbers":
             return None
-        encoded = self.encoder.coders[f].encode(column.values)
+        encoded = self.encoder.field_encoders[f].encode(column.values)
         return _FieldTable(ids=encoded.ids, numbers=encoded.numbers)
 
     def _target_table(self) -> Array | None:

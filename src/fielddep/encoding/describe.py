@@ -159,25 +159,25 @@ def describe(table: pl.DataFrame, config: Config) -> TableDescription:
     """
     data = config.data
     check_names(table, config)
-    target, aims = None, None
+    target, target_values = None, None
     if data.target is not None:
         target = infer_target(table[data.target], data.task, data.missing_values)
-        aims = target_numbers(table[data.target], target, data.missing_values)
+        target_values = target_numbers(table[data.target], target, data.missing_values)
     planned = plan_fields(table, config)
     return TableDescription(
         n_rows=len(table),
-        target=None if target is None or aims is None else _summarise_target(target, aims),
-        columns=tuple(_summarise(column, config, planned, target, aims) for column in table.iter_columns()),
+        target=None if target is None or target_values is None else _summarise_target(target, target_values),
+        columns=tuple(_summarise(column, config, planned, target, target_values) for column in table.iter_columns()),
     )
 
 
-def _summarise_target(target: Target, aims: pl.Series) -> TargetSummary:
+def _summarise_target(target: Target, target_values: pl.Series) -> TargetSummary:
     if target.task == "regression":
-        mean = Moments.of(aims.to_numpy()).mean
-        std = aims.std(ddof=0)
+        mean = Moments.of(target_values.to_numpy()).mean
+        std = target_values.std(ddof=0)
         return TargetSummary(name=target.name, task=target.task, mean=mean, std=float(std))  # type: ignore[arg-type]  # a number
-    counts = dict(aims.value_counts(name="n").iter_rows())
-    shares = tuple(counts[float(i)] / len(aims) for i in range(len(target.classes)))
+    counts = dict(target_values.value_counts(name="n").iter_rows())
+    shares = tuple(counts[float(i)] / len(target_values) for i in range(len(target.classes)))
     return TargetSummary(name=target.name, task=target.task, classes=target.classes, shares=shares)
 
 
@@ -186,7 +186,7 @@ def _summarise(
     config: Config,
     planned: Mapping[str, Field | str],
     target: Target | None,
-    aims: pl.Series | None,
+    target_values: pl.Series | None,
 ) -> FieldSummary:
     if column.name not in planned and (column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object)):
         # Left out by the user, and nothing that could be counted.
@@ -199,7 +199,7 @@ def _summarise(
             examples=(),
             warnings=(),
         )
-    raw = distinct_values(column, aims)
+    raw = distinct_values(column, target_values)
     values = raw.with_columns(value=canonical(raw["value"], config.data.missing_values))
     counted = values.drop_nulls("value").group_by("value").agg(pl.col("n").sum())
     kind = _kind(column.name, config, planned)
@@ -207,7 +207,11 @@ def _summarise(
     warnings: list[str] = []
     if kind not in ("target", "weight"):
         warnings = _warnings(values, planned.get(column.name), missing_share)
-        if target is not None and aims is not None and _leaks(raw, values, config, target, most_frequent_share(aims)):
+        if (
+            target is not None
+            and target_values is not None
+            and _leaks(raw, values, config, target, most_frequent_share(target_values))
+        ):
             warnings.append(f"suspected leak: it alone determines the target {target.name!r}")
     return FieldSummary(
         name=column.name,

@@ -66,14 +66,14 @@ class Encoder:
 
     Attributes:
         schema: fields and target; a regression target with mean and scale of the training rows.
-        coders: one per field.
+        field_encoders: one per field.
         missing_values: texts that mean missing.
         handle_unknown: what a value never seen in training does.
         crosses: pairs of fields whose joint values have ids too, in columns behind the fields.
     """
 
     schema: Schema
-    coders: tuple[FieldEncoder, ...]
+    field_encoders: tuple[FieldEncoder, ...]
     missing_values: tuple[str, ...]
     handle_unknown: Literal["rare", "error"]
     crosses: tuple[Cross, ...] = ()
@@ -108,7 +108,9 @@ class Encoder:
     @property
     def counts(self) -> tuple[npt.NDArray[np.int64], ...]:
         """Counted rows of each local id, per column of ids."""
-        return tuple(coder.counts for coder in self.coders) + tuple(cross.counts for cross in self.crosses)
+        return tuple(field_encoder.counts for field_encoder in self.field_encoders) + tuple(
+            cross.counts for cross in self.crosses
+        )
 
     def encode(
         self,
@@ -149,14 +151,14 @@ class Encoder:
         """
         check_columns(table.columns, self.schema.field_names)
         refuse = (handle_unknown or self.handle_unknown) == "error"
-        ids_RF = np.empty((len(table), len(self.coders) + len(self.crosses)), dtype=np.int32)
+        ids_RF = np.empty((len(table), len(self.field_encoders) + len(self.crosses)), dtype=np.int32)
         columns = []
-        for f, coder in enumerate(self.coders):
-            cells = table[coder.field.name]
-            column = coder.encode(cells, first_row=first_row, refuse_unknown=refuse, row_by_row=row_by_row)
+        for f, field_encoder in enumerate(self.field_encoders):
+            cells = table[field_encoder.field.name]
+            column = field_encoder.encode(cells, first_row=first_row, refuse_unknown=refuse, row_by_row=row_by_row)
             ids_RF[:, f] = column.ids
             columns.append(column)
-        for position, cross in enumerate(self.crosses, start=len(self.coders)):
+        for position, cross in enumerate(self.crosses, start=len(self.field_encoders)):
             ids_RF[:, position] = cross.encode(ids_RF)
         arrays: dict[str, Array] = {IDS: ids_RF}
         if numbers := [column.numbers for column in columns if column.numbers is not None]:
@@ -187,8 +189,8 @@ class Encoder:
         position = {f: n for n, f in enumerate(encoded.layout.numerical)}
         return pl.DataFrame(
             [
-                coder.decode(ids_RF[:, f], numbers_RN[:, position[f]] if f in position else None)
-                for f, coder in enumerate(self.coders)
+                field_encoder.decode(ids_RF[:, f], numbers_RN[:, position[f]] if f in position else None)
+                for f, field_encoder in enumerate(self.field_encoders)
             ]
         )
 
@@ -196,13 +198,13 @@ class Encoder:
         """Text label of each local id of a field."""
         if field not in self.schema.field_names:
             raise SchemaError(f"{field!r} is no field; {did_you_mean(field, self.schema.field_names, what='fields')}")
-        return self.coders[self.schema.field_names.index(field)].labels()
+        return self.field_encoders[self.schema.field_names.index(field)].labels()
 
     def to_json(self) -> dict[str, Any]:
         """Schema and numeric state; the vocabularies are in `vocabulary_frame`."""
         return {
             "schema": self.schema.to_json(),
-            "numeric": {c.field.name: c.state() for c in self.coders if c.state() is not None},
+            "numeric": {c.field.name: c.state() for c in self.field_encoders if c.state() is not None},
             "missing_values": list(self.missing_values),
             "handle_unknown": self.handle_unknown,
             "crosses": [[cross.left, cross.right] for cross in self.crosses],
@@ -210,7 +212,7 @@ class Encoder:
 
     def vocabulary_frame(self) -> pl.DataFrame:
         """All vocabularies in one frame: field, value, id (local), count."""
-        parts = {c.field.name: c.coding.to_frame() for c in self.coders if isinstance(c.coding, Vocabulary)}
+        parts = {c.field.name: c.codec.to_frame() for c in self.field_encoders if isinstance(c.codec, Vocabulary)}
         # A cross is named by number here, as a field of the user may well be called "month x day".
         parts |= {f"{CROSS_PREFIX}{n}": cross.to_frame() for n, cross in enumerate(self.crosses)}
         frames = [part.insert_column(0, pl.lit(name).alias("field")) for name, part in parts.items()]
@@ -226,13 +228,13 @@ class Encoder:
         schema = Schema.from_json(state["schema"])
         parts = {str(key[0]): part for key, part in frame.partition_by("field", as_dict=True).items()}
         missing, unknown = tuple(state["missing_values"]), state["handle_unknown"]
-        coders = tuple(
+        field_encoders = tuple(
             FieldEncoder(
-                field=field, coding=_coding(field, state["numeric"], parts, unknown == "error"), missing_values=missing
+                field=field, codec=_coding(field, state["numeric"], parts, unknown == "error"), missing_values=missing
             )
             for field in schema.fields
         )
-        encoder = cls(schema=schema, coders=coders, missing_values=missing, handle_unknown=unknown)
+        encoder = cls(schema=schema, field_encoders=field_encoders, missing_values=missing, handle_unknown=unknown)
         return replace(encoder, crosses=_read_crosses(state.get("crosses", []), parts, encoder.layout.n_ids))
 
     def _target_arrays(self, table: pl.DataFrame, *, first_row: int) -> dict[str, Array]:
@@ -244,12 +246,17 @@ class Encoder:
     def report(self, ids_RF: npt.NDArray[np.int32]) -> UnknownReport:
         """Unknown and missing values of rows of which only ids are known; values rare in training count as unknown."""
         unknown, missing = {}, {}
-        for f, coder in enumerate(self.coders):
+        for f, field_encoder in enumerate(self.field_encoders):
             is_missing, is_rare = ids_RF[:, f] == MISSING_ID, ids_RF[:, f] == RARE_ID
-            if not isinstance(coder.coding, Vocabulary):  # a number is never unknown, and a missing one may be rare
-                is_missing |= is_rare & isinstance(coder.coding, QuantileBins)
+            if not isinstance(
+                field_encoder.codec, Vocabulary
+            ):  # a number is never unknown, and a missing one may be rare
+                is_missing |= is_rare & isinstance(field_encoder.codec, QuantileBins)
                 is_rare = np.zeros_like(is_rare)
-            unknown[coder.field.name], missing[coder.field.name] = int(is_rare.sum()), int(is_missing.sum())
+            unknown[field_encoder.field.name], missing[field_encoder.field.name] = (
+                int(is_rare.sum()),
+                int(is_missing.sum()),
+            )
         return UnknownReport(n_rows=len(ids_RF), unknown=unknown, missing=missing)
 
     def _report(self, columns: list[EncodedField], n_rows: int) -> UnknownReport:

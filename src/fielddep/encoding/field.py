@@ -1,4 +1,4 @@
-"""Field coders: one field's way from raw values to local ids, and back."""
+"""Field field_encoders: one field's way from raw values to local ids, and back."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class FieldEncoder:
 
     Attributes:
         field: name and kind.
-        coding: vocabulary (categorical and log2 fields), scale or bins.
+        codec: vocabulary (categorical and log2 fields), scale or bins.
         missing_values: texts that mean missing.
     """
 
     field: Field
-    coding: Coding
+    codec: Coding
     missing_values: tuple[str, ...]
 
     @classmethod
@@ -66,23 +66,23 @@ class FieldEncoder:
             counted: values that a vocabulary counts, where they are not those of training rows.
         """
         missing = config.missing_values
-        coding: Coding
+        codec: Coding
         if field.numeric in ("scale", "quantile"):
             numbers = as_number(trained["value"].alias(field.name), missing)
             distinct, counts, n_missing = number_counts(numbers, trained["n"].to_numpy())
             if field.numeric == "scale":
-                coding = ScaledNumbers.of(Moments.of(distinct, counts), n_missing)
+                codec = ScaledNumbers.of(Moments.of(distinct, counts), n_missing)
             else:
                 n_bins = config.n_bins or default_n_bins(int(trained["n"].sum()))
-                coding = QuantileBins.from_counts(distinct, counts, n_missing, n_bins)
+                codec = QuantileBins.from_counts(distinct, counts, n_missing, n_bins)
         else:
-            coding = _vocabulary_of(field, trained if counted is None else counted, config)
-        return cls(field=field, coding=coding, missing_values=missing)
+            codec = _vocabulary_of(field, trained if counted is None else counted, config)
+        return cls(field=field, codec=codec, missing_values=missing)
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
         """Counted rows of each local id."""
-        return self.coding.counts
+        return self.codec.counts
 
     def encode(
         self, column: pl.Series, *, first_row: int = 0, refuse_unknown: bool = False, row_by_row: bool = False
@@ -104,17 +104,17 @@ class FieldEncoder:
             if few is not None and not (few.n_unknown and refuse_unknown):
                 return few
         numbers = None
-        if isinstance(self.coding, Vocabulary):
+        if isinstance(self.codec, Vocabulary):
             cells = field_texts(self.field, column, self.missing_values, first_row=first_row)
-            ids, n_unknown = self.coding.encode(cells)
+            ids, n_unknown = self.codec.encode(cells)
             if n_unknown and refuse_unknown:
-                raise self._unknown_error(cells, self.coding, first_row)
+                raise self._unknown_error(cells, self.codec, first_row)
         else:
             cells, n_unknown = as_number(column, self.missing_values, first_row=first_row), 0
-            if isinstance(self.coding, ScaledNumbers):
-                ids, numbers = self.coding.encode(cells)
+            if isinstance(self.codec, ScaledNumbers):
+                ids, numbers = self.codec.encode(cells)
             else:
-                ids = self.coding.encode(cells)
+                ids = self.codec.encode(cells)
         return EncodedField(ids=ids, numbers=numbers, n_unknown=n_unknown, n_missing=cells.null_count())
 
     def _encode_few(self, column: pl.Series) -> EncodedField | None:
@@ -123,36 +123,36 @@ class FieldEncoder:
             return None
         numbers = None
         try:
-            if isinstance(self.coding, Vocabulary):
+            if isinstance(self.codec, Vocabulary):
                 texts = canonical_values(column.to_list(), self._missing_texts)
-                ids, n_unknown = self.coding.encode_few(texts)
+                ids, n_unknown = self.codec.encode_few(texts)
                 return EncodedField(ids=ids, numbers=None, n_unknown=n_unknown, n_missing=texts.count(None))
             given = number_values(column.to_list(), self._missing_texts)
         except NeedsColumnsError:
             return None
-        if isinstance(self.coding, ScaledNumbers):
-            ids, numbers = self.coding.encode_array(given)
+        if isinstance(self.codec, ScaledNumbers):
+            ids, numbers = self.codec.encode_array(given)
         else:
-            ids = self.coding.encode_array(given)
+            ids = self.codec.encode_array(given)
         return EncodedField(ids=ids, numbers=numbers, n_unknown=0, n_missing=int(np.isnan(given).sum()))
 
     @cached_property
     def _missing_texts(self) -> frozenset[str]:
-        of_numbers = () if isinstance(self.coding, Vocabulary) else NUMBER_MISSING
+        of_numbers = () if isinstance(self.codec, Vocabulary) else NUMBER_MISSING
         return missing_texts((*self.missing_values, *of_numbers))
 
     def decode(self, ids: npt.NDArray[np.int32], numbers: npt.NDArray[np.float32] | None) -> pl.Series:
         """Values of local ids: text, an interval or a number; null for missing."""
-        if isinstance(self.coding, ScaledNumbers):
+        if isinstance(self.codec, ScaledNumbers):
             assert numbers is not None
-            return self.coding.decode(ids, numbers).alias(self.field.name)
+            return self.codec.decode(ids, numbers).alias(self.field.name)
         texts = self.labels().gather(ids)
         known = pl.when(pl.Series(ids != MISSING_ID)).then(texts)
         return pl.select(known).to_series().alias(self.field.name)
 
     def labels(self) -> pl.Series:
         """One text per local id; a bin is written as its interval."""
-        labels = self.coding.labels()
+        labels = self.codec.labels()
         if self.field.numeric == "log2":
             labels = pl.concat([labels.head(FIRST_ID), log2_intervals(labels.slice(FIRST_ID))])
         return labels.alias(self.field.name)
@@ -167,7 +167,7 @@ class FieldEncoder:
 
     def state(self) -> dict[str, Any] | None:
         """Plain values of the numeric state; None for a vocabulary, which is saved as a frame."""
-        return None if isinstance(self.coding, Vocabulary) else self.coding.to_json()
+        return None if isinstance(self.codec, Vocabulary) else self.codec.to_json()
 
     def _unknown_error(self, texts: pl.Series, vocabulary: Vocabulary, first_row: int) -> UnknownValueError:
         rows = vocabulary.unknown_rows(texts)

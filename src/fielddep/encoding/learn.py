@@ -39,15 +39,15 @@ Counts = npt.NDArray[np.int64]
 
 def _learn_numbers(table: CodedTable, field: Field, config: DataConfig, parts: ReadParts, n_train: int) -> FieldEncoder:
     """What is learned of a column of mode "numbers"."""
-    coding: Vocabulary | ScaledNumbers | QuantileBins
+    codec: Vocabulary | ScaledNumbers | QuantileBins
     if field.numeric == "scale":
         moments = _moments(table, field.name, parts)
-        coding = ScaledNumbers.of(moments, n_train - moments.n_rows)
+        codec = ScaledNumbers.of(moments, n_train - moments.n_rows)
     elif field.numeric == "quantile":
-        coding = _quantile_bins(table, field.name, parts, config.n_bins or default_n_bins(n_train))
+        codec = _quantile_bins(table, field.name, parts, config.n_bins or default_n_bins(n_train))
     else:
-        coding = _vocabulary(table, field, config, parts)
-    return FieldEncoder(field=field, coding=coding, missing_values=config.missing_values)
+        codec = _vocabulary(table, field, config, parts)
+    return FieldEncoder(field=field, codec=codec, missing_values=config.missing_values)
 
 
 def sample_numbers(table: CodedTable, name: str, parts: ReadParts | None) -> Floats:
@@ -153,9 +153,12 @@ def learn_encoder(table: CodedTable, config: Config, parts: ReadParts, n_train: 
     if data.weight is not None:
         _check_weights(table, data.weight, counts)
     schema = build_schema(_plan(table, config, counts), target, config)
-    coders = tuple(_learn_field(table, field, config, counts, parts, n_train) for field in schema.fields)
+    field_encoders = tuple(_learn_field(table, field, config, counts, parts, n_train) for field in schema.fields)
     encoder = Encoder(
-        schema=schema, coders=coders, missing_values=data.missing_values, handle_unknown=data.handle_unknown
+        schema=schema,
+        field_encoders=field_encoders,
+        missing_values=data.missing_values,
+        handle_unknown=data.handle_unknown,
     )
     return replace(encoder, crosses=_learn_crosses(table, encoder, config, parts, n_train))
 

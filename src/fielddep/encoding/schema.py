@@ -144,14 +144,14 @@ class Schema:
         target: column to predict; None for a table without one.
         weight: column of sample weights.
         split_column: column that decided the split.
-        left_out: columns left out because they can teach nothing, each with the reason.
+        skipped: columns left out because they can teach nothing, each with the reason.
     """
 
     fields: tuple[Field, ...]
     target: Target | None = None
     weight: str | None = None
     split_column: str | None = None
-    left_out: tuple[tuple[str, str], ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
 
     @property
     def field_names(self) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ class Schema:
             "target": None if self.target is None else self.target.to_json(),
             "weight": self.weight,
             "split_column": self.split_column,
-            "left_out": [list(pair) for pair in self.left_out],
+            "left_out": [list(pair) for pair in self.skipped],
         }
 
     @classmethod
@@ -177,7 +177,7 @@ class Schema:
             target=None if target is None else Target.from_json(target),
             weight=values["weight"],
             split_column=values["split_column"],
-            left_out=tuple((name, reason) for name, reason in values["left_out"]),
+            skipped=tuple((name, reason) for name, reason in values["left_out"]),
         )
 
 
@@ -194,17 +194,17 @@ def build_schema(planned: Mapping[str, Field | str], target: Target, config: Con
     Raises:
         SchemaError: for fewer than two fields.
     """
-    left_out = tuple((name, reason) for name, reason in planned.items() if isinstance(reason, str))
+    skipped = tuple((name, reason) for name, reason in planned.items() if isinstance(reason, str))
     fields = tuple(field for field in planned.values() if isinstance(field, Field))
-    _check_enough(fields, left_out)
-    for name, reason in left_out:
+    _check_enough(fields, skipped)
+    for name, reason in skipped:
         log.warning("field %r is left out: %s; name its kind in data.kinds to keep it", name, reason)
     return Schema(
         fields=fields,
         target=target,
         weight=config.data.weight,
         split_column=config.split.column,
-        left_out=left_out,
+        skipped=skipped,
     )
 
 
@@ -314,11 +314,11 @@ def _named(setting: object) -> Iterable[str]:
     return [name for name in setting if name != PER_FIELD_DEFAULT] if isinstance(setting, Mapping) else ()
 
 
-def _check_enough(fields: tuple[Field, ...], left_out: tuple[tuple[str, str], ...]) -> None:
+def _check_enough(fields: tuple[Field, ...], skipped: tuple[tuple[str, str], ...]) -> None:
     if len(fields) >= 2:
         return
     given = f"given {len(fields)} ({', '.join(f.name for f in fields)})" if fields else "given none"
-    reasons = "".join(f"; {name!r} was left out: {reason}" for name, reason in left_out)
+    reasons = "".join(f"; {name!r} was left out: {reason}" for name, reason in skipped)
     raise SchemaError(
         f"a model needs at least two fields, as it learns how they depend on each other; {given}{reasons}; add "
         "columns, or name the kinds of these in data.kinds to keep them"

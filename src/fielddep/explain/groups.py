@@ -247,33 +247,36 @@ def over_represented(
     above such a draw.
     """
     n_groups = int(group_R.max()) + 1
-    counted = [_counts(coder, rows, position, group_R) for position, coder in enumerate(bundle.encoder.coders)]
+    counted = [
+        _counts(field_encoder, rows, position, group_R)
+        for position, field_encoder in enumerate(bundle.encoder.field_encoders)
+    ]
     n_tried = n_groups * sum(int((counts_GV.sum(axis=0) >= MIN_ROWS).sum()) for _, counts_GV in counted)
     found: list[list[tuple[float, ValueShare]]] = [[] for _ in range(n_groups)]
-    for coder, (labels, counts_GV) in zip(bundle.encoder.coders, counted, strict=True):
+    for field_encoder, (labels, counts_GV) in zip(bundle.encoder.field_encoders, counted, strict=True):
         scores_GV = _standard_scores(counts_GV)
         for group, value in np.argwhere(_chances(counts_GV) < MAX_CHANCE / max(n_tried, 1)).tolist():
-            entry = _share(coder.field.name, labels, counts_GV, group, value)
+            entry = _share(field_encoder.field.name, labels, counts_GV, group, value)
             found[group].append((float(scores_GV[group, value]), entry))
     return [tuple(share for _, share in sorted(entries, key=lambda e: -e[0])[:n]) for entries in found]
 
 
 def _counts(
-    coder: FieldEncoder, rows: EncodedRows, position: int, group_R: Members
+    field_encoder: FieldEncoder, rows: EncodedRows, position: int, group_R: Members
 ) -> tuple[pl.Series, npt.NDArray[np.int64]]:
     """Labels of the different values of a field, and the rows of every group that hold each."""
-    labels, value_R = _values(coder, rows, position)
+    labels, value_R = _values(field_encoder, rows, position)
     counts_GV = np.zeros((int(group_R.max()) + 1, len(labels)), dtype=np.int64)
     np.add.at(counts_GV, (group_R, value_R), 1)
     return labels, counts_GV
 
 
-def _values(coder: FieldEncoder, rows: EncodedRows, position: int) -> tuple[pl.Series, npt.NDArray[np.int64]]:
+def _values(field_encoder: FieldEncoder, rows: EncodedRows, position: int) -> tuple[pl.Series, npt.NDArray[np.int64]]:
     """Labels of the different values of a field, and which of them every row holds."""
     ids_R = rows.ids_RF[:, position]
-    labels = coder.labels()
-    if isinstance(coder.coding, ScaledNumbers):
-        numbers = coder.decode(ids_R, rows.numbers_RN[:, rows.layout.numerical.index(position)])
+    labels = field_encoder.labels()
+    if isinstance(field_encoder.codec, ScaledNumbers):
+        numbers = field_encoder.decode(ids_R, rows.numbers_RN[:, rows.layout.numerical.index(position)])
         bins = QuantileBins.from_counts(*number_counts(numbers), N_NUMBER_BINS)
         ids_R, labels = bins.encode(numbers), bins.labels()
     different, value_R = np.unique(ids_R, return_inverse=True)

@@ -35,7 +35,7 @@ def hide_field(encoder: Encoder, rows: EncodedRows, position: int) -> EncodedRow
     The encoder decides what an empty cell is: the missing id; the rare id where training held no missing value, as
     nothing trained the missing id; the mean of a number given as `value x vector`.
     """
-    empty = encoder.coders[position].encode(pl.Series([None], dtype=pl.String))
+    empty = encoder.field_encoders[position].encode(pl.Series([None], dtype=pl.String))
     ids_R = np.repeat(empty.ids, len(rows))
     return _with_field(
         encoder, rows, position, ids_R, None if empty.numbers is None else empty.numbers.repeat(len(rows))
@@ -59,7 +59,7 @@ def _with_field(
 ) -> EncodedRows:
     ids_RF = rows.ids_RF.copy()
     ids_RF[:, position] = ids_R
-    for column, cross in enumerate(encoder.crosses, start=len(encoder.coders)):
+    for column, cross in enumerate(encoder.crosses, start=len(encoder.field_encoders)):
         if position in (cross.left, cross.right):
             ids_RF[:, column] = cross.encode(ids_RF)
     if numbers_R is None:
@@ -169,7 +169,7 @@ def without_refinement(bundle: Bundle, rows: EncodedRows, *, values: pl.DataFram
 
 def hidden_rows(bundle: Bundle, rows: EncodedRows) -> Iterator[EncodedRows]:
     """The rows with the first field hidden, then with the second, and so on."""
-    return (hide_field(bundle.encoder, rows, position) for position in range(len(bundle.encoder.coders)))
+    return (hide_field(bundle.encoder, rows, position) for position in range(len(bundle.encoder.field_encoders)))
 
 
 def refines(bundle: Bundle) -> bool:

@@ -62,13 +62,13 @@ def nearest_values(bundle: Bundle, field: str, value: object, *, n: int = 10) ->
         UserError: when the model or the field has no embedding for every value.
     """
     labels, counts, table_VD = value_embeddings(bundle, field)
-    coder = bundle.encoder.coders[bundle.encoder.schema.field_names.index(field)]
-    if isinstance(coder.coding, ScaledNumbers):
+    field_encoder = bundle.encoder.field_encoders[bundle.encoder.schema.field_names.index(field)]
+    if isinstance(field_encoder.codec, ScaledNumbers):
         raise UserError(
             f"field {field!r} enters the model as a number, so its values have no embeddings of their own. Train with "
             f"data.numeric.{field} = 'quantile' to compare bins"
         )
-    own = _id_of(coder, labels, value)
+    own = _id_of(field_encoder, labels, value)
     similarity = _cosines(table_VD, own)
     similarity[[own, *range(FIRST_ID)]] = -np.inf
     order = np.argsort(-similarity, kind="stable")[: min(n, int(np.isfinite(similarity).sum()))]
@@ -101,16 +101,16 @@ def value_embeddings(bundle: Bundle, field: str) -> tuple[pl.Series, npt.NDArray
     return labels, bundle.encoder.counts[position], embeddings
 
 
-def _id_of(coder: FieldEncoder, labels: pl.Series, value: object) -> int:
+def _id_of(field_encoder: FieldEncoder, labels: pl.Series, value: object) -> int:
     """Local id of a value, which must be known; the labels of reserved ids and of bins are known too."""
     spelled = labels.index_of(value) if isinstance(value, str) else None
     if spelled is not None:
         return int(spelled)
-    own = int(coder.encode(pl.Series(coder.field.name, [value], strict=False)).ids[0])
+    own = int(field_encoder.encode(pl.Series(field_encoder.field.name, [value], strict=False)).ids[0])
     if own != RARE_ID or value is None:
         return own
     advice = did_you_mean(value, labels[FIRST_ID : FIRST_ID + MAX_SPELLINGS], what="frequent values")
-    raise SchemaError(f"field {coder.field.name!r} had no value {value!r} in training; {advice}")
+    raise SchemaError(f"field {field_encoder.field.name!r} had no value {value!r} in training; {advice}")
 
 
 def _cosines(table_VD: Embeddings, own: int) -> Floats:

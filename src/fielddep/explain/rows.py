@@ -146,7 +146,12 @@ def target_of(bundle: Bundle) -> Target:
 
 def cell_texts(encoder: Encoder, table: pl.DataFrame) -> pl.DataFrame:
     """What the rows of a table hold, one column a field; `MISSING` for an empty cell."""
-    return pl.DataFrame([coder.cell_texts(table[coder.field.name]).fill_null(MISSING) for coder in encoder.coders])
+    return pl.DataFrame(
+        [
+            field_encoder.cell_texts(table[field_encoder.field.name]).fill_null(MISSING)
+            for field_encoder in encoder.field_encoders
+        ]
+    )
 
 
 def value_texts(encoder: Encoder, rows: EncodedRows) -> pl.DataFrame:
@@ -156,29 +161,29 @@ def value_texts(encoder: Encoder, rows: EncodedRows) -> pl.DataFrame:
     an empty cell where training had none, a number and all beyond it that are clipped to it.
     """
     texts = []
-    for f, coder in enumerate(encoder.coders):
+    for f, field_encoder in enumerate(encoder.field_encoders):
         ids_R = rows.ids_RF[:, f]
-        if isinstance(coder.coding, ScaledNumbers):
-            shown = _number_texts(coder.coding, ids_R, rows.numbers_RN[:, rows.layout.numerical.index(f)])
+        if isinstance(field_encoder.codec, ScaledNumbers):
+            shown = _number_texts(field_encoder.codec, ids_R, rows.numbers_RN[:, rows.layout.numerical.index(f)])
         else:
-            shown = _id_texts(coder).gather(ids_R)
-        texts.append(shown.alias(coder.field.name))
+            shown = _id_texts(field_encoder).gather(ids_R)
+        texts.append(shown.alias(field_encoder.field.name))
     return pl.DataFrame(texts)
 
 
-def _id_texts(coder: FieldEncoder) -> pl.Series:
+def _id_texts(field_encoder: FieldEncoder) -> pl.Series:
     """One text for each local id; that of the rare id names everything it stands for."""
     rare = RARE
-    if isinstance(coder.coding, QuantileBins) and len(coder.counts) > FIRST_ID:
+    if isinstance(field_encoder.codec, QuantileBins) and len(field_encoder.counts) > FIRST_ID:
         rare = MISSING  # no number is rare where there are bins
-    elif isinstance(coder.coding, Vocabulary) and not coder.coding.has_missing:
+    elif isinstance(field_encoder.codec, Vocabulary) and not field_encoder.codec.has_missing:
         rare = f"{RARE} or {MISSING}"
-    return pl.concat([pl.Series(coder.field.name, [MISSING, rare]), coder.labels().slice(FIRST_ID)])
+    return pl.concat([pl.Series(field_encoder.field.name, [MISSING, rare]), field_encoder.labels().slice(FIRST_ID)])
 
 
-def _number_texts(coding: ScaledNumbers, ids_R: npt.NDArray[np.int32], scaled_R: npt.NDArray[np.float32]) -> pl.Series:
+def _number_texts(codec: ScaledNumbers, ids_R: npt.NDArray[np.int32], scaled_R: npt.NDArray[np.float32]) -> pl.Series:
     ends = {MAX_SCALED: " or more", -MAX_SCALED: " or less"}
-    if not coding.n_missing:
+    if not codec.n_missing:
         ends[0.0] = f" or {MISSING}"  # an empty cell is the mean
-    numbers = zip(coding.decode(ids_R, scaled_R), scaled_R.tolist(), strict=True)
+    numbers = zip(codec.decode(ids_R, scaled_R), scaled_R.tolist(), strict=True)
     return pl.Series([MISSING if x is None else f"{x:.6g}{ends.get(s, '')}" for x, s in numbers], dtype=pl.String)

@@ -51,15 +51,17 @@ def data_facts(
         leaks: what `leaking_fields` found in training rows.
         warnings: what is odd about the table as a whole.
     """
-    facts = [_field_facts(coder, measured.ids_RF[:, f]) for f, coder in enumerate(encoder.coders)]
+    facts = [
+        _field_facts(field_encoder, measured.ids_RF[:, f]) for f, field_encoder in enumerate(encoder.field_encoders)
+    ]
     found = [
         (fact.name, text)
-        for coder, fact in zip(encoder.coders, facts, strict=True)
-        for text in _warnings(coder, fact, rows)
+        for field_encoder, fact in zip(encoder.field_encoders, facts, strict=True)
+        for text in _warnings(field_encoder, fact, rows)
     ]
     return DataFacts(
         fields=tuple(facts),
-        left_out=encoder.schema.left_out,
+        skipped=encoder.schema.skipped,
         leaks=tuple(leaks),
         warnings=(*(("", text) for text in warnings), *found),
     )
@@ -77,7 +79,7 @@ def leaking_fields(encoder: Encoder, rows: EncodedRows) -> list[str]:
     return [
         name
         for f, name in enumerate(names)
-        if _leaks(encoder.coders[f], _groups(rows, f, target_values), target, share)
+        if _leaks(encoder.field_encoders[f], _groups(rows, f, target_values), target, share)
     ]
 
 
@@ -93,10 +95,10 @@ def _groups(rows: EncodedRows, position: int, target_values: pl.Series) -> pl.Da
     return frame.group_by("value").agg(n=pl.len(), low=pl.col("target").min(), high=pl.col("target").max())
 
 
-def _leaks(coder: FieldEncoder, groups: pl.DataFrame, target: Target, most_frequent: float) -> bool:
+def _leaks(field_encoder: FieldEncoder, groups: pl.DataFrame, target: Target, most_frequent: float) -> bool:
     if determines(groups, most_frequent):
         return True
-    if isinstance(coder.coding, Vocabulary):
+    if isinstance(field_encoder.codec, Vocabulary):
         return False
     regression = target.task == "regression"
     if orders(groups, regression=regression):
@@ -107,36 +109,36 @@ def _leaks(coder: FieldEncoder, groups: pl.DataFrame, target: Target, most_frequ
     return not regression and 0 < n_mixed < len(target.classes) and determines(pure, most_frequent)
 
 
-def _field_facts(coder: FieldEncoder, measured_R: np.ndarray) -> FieldFacts:
-    coding, total = coder.coding, max(int(coder.counts.sum()), 1)
-    is_vocabulary = isinstance(coding, Vocabulary)
-    shares = coder.counts / total
-    labels = coder.labels()[FIRST_ID : FIRST_ID + N_FREQUENT].to_list() if is_vocabulary else []
+def _field_facts(field_encoder: FieldEncoder, measured_R: np.ndarray) -> FieldFacts:
+    codec, total = field_encoder.codec, max(int(field_encoder.counts.sum()), 1)
+    is_vocabulary = isinstance(codec, Vocabulary)
+    shares = field_encoder.counts / total
+    labels = field_encoder.labels()[FIRST_ID : FIRST_ID + N_FREQUENT].to_list() if is_vocabulary else []
     return FieldFacts(
-        name=coder.field.name,
-        kind=_KINDS.get(coder.field.numeric or "", "category"),
-        n_values=None if isinstance(coding, ScaledNumbers) else len(coder.counts) - FIRST_ID,
+        name=field_encoder.field.name,
+        kind=_KINDS.get(field_encoder.field.numeric or "", "category"),
+        n_values=None if isinstance(codec, ScaledNumbers) else len(field_encoder.counts) - FIRST_ID,
         missing=float(shares[MISSING_ID]),
         rare=float(shares[RARE_ID]) if is_vocabulary else 0.0,
         unknown=float((measured_R == RARE_ID).mean()) if is_vocabulary and len(measured_R) else 0.0,
         frequent=tuple((label, float(shares[FIRST_ID + at])) for at, label in enumerate(labels)),
-        example=_example(coder),
+        example=_example(field_encoder),
     )
 
 
-def _example(coder: FieldEncoder) -> str | None:
+def _example(field_encoder: FieldEncoder) -> str | None:
     """A value that a row may hold."""
-    coding = coder.coding
-    if isinstance(coding, ScaledNumbers):
-        return f"{coding.mean:.6g}"
-    if isinstance(coding, QuantileBins):
-        return f"{coding.edges[len(coding.edges) // 2]:.6g}" if len(coding.edges) else None
-    if coder.field.numeric == "log2":  # the vocabulary holds bins
+    codec = field_encoder.codec
+    if isinstance(codec, ScaledNumbers):
+        return f"{codec.mean:.6g}"
+    if isinstance(codec, QuantileBins):
+        return f"{codec.edges[len(codec.edges) // 2]:.6g}" if len(codec.edges) else None
+    if field_encoder.field.numeric == "log2":  # the vocabulary holds bins
         return "1"
-    return coding.values[0] if len(coding.values) else None
+    return codec.values[0] if len(codec.values) else None
 
 
-def _warnings(coder: FieldEncoder, fact: FieldFacts, rows: str) -> list[str]:
+def _warnings(field_encoder: FieldEncoder, fact: FieldFacts, rows: str) -> list[str]:
     found = []
     if fact.missing > MANY_MISSING:
         found.append(f"{100 * fact.missing:.0f} % of the training rows have no value")
@@ -144,7 +146,7 @@ def _warnings(coder: FieldEncoder, fact: FieldFacts, rows: str) -> list[str]:
         found.append(f"{100 * fact.rare:.0f} % of the training rows hold a value too rare to be learned on its own")
     if fact.unknown > max(MANY_UNKNOWN, 2 * fact.rare):
         found.append(f"{100 * fact.unknown:.0f} % of the {rows} hold a value that training never or rarely saw")
-    n_known = int(coder.counts[FIRST_ID:].sum())
+    n_known = int(field_encoder.counts[FIRST_ID:].sum())
     if fact.kind == "category" and fact.n_values and n_known < FEW_ROWS_A_VALUE * fact.n_values:
         found.append(f"{fact.n_values:,} different values in {n_known:,} rows leave few rows for each")
     return found

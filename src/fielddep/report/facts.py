@@ -101,13 +101,13 @@ class DataFacts:
 
     Attributes:
         fields: all fields, in the order of the table.
-        left_out: columns that can teach nothing, each with the reason.
+        skipped: columns that can teach nothing, each with the reason.
         leaks: fields that alone determine the target.
         warnings: what else is odd: the field, or nothing for the table as a whole, and what it is.
     """
 
     fields: tuple[FieldFacts, ...]
-    left_out: tuple[tuple[str, str], ...]
+    skipped: tuple[tuple[str, str], ...]
     leaks: tuple[str, ...]
     warnings: tuple[tuple[str, str], ...]
 

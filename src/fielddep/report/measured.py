@@ -259,7 +259,7 @@ def _number_histogram(scored: ScoredRows) -> Histogram:
 
 
 def _importance(bundle: Bundle, table: EncodedRows, seed: int) -> ImportanceFacts | None:
-    n_fields = len(bundle.encoder.coders)
+    n_fields = len(bundle.encoder.field_encoders)
     n_rows = IMPORTANCE_PREDICTIONS // (IMPORTANCE_REPEATS * n_fields)
     n_rows = min(IMPORTANCE_ROWS, max(MIN_IMPORTANCE_ROWS, n_rows))
     rows = sample_rows([table], n_rows, seed=seed).table

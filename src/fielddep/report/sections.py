@@ -109,7 +109,7 @@ def training_section(report: Report) -> Html:
 def data_section(data: DataFacts, *, target: str, rows: str) -> Html:
     """Every field in a line, after what a reader should look at first."""
     odd = [(name, f" alone determines {target}. Was it recorded after the fact?") for name in data.leaks]
-    odd += [(name, f" was skipped: {reason}") for name, reason in data.left_out]
+    odd += [(name, f" was skipped: {reason}") for name, reason in data.skipped]
     odd += [(name, f": {text}" if name else text) for name, text in data.warnings]
     lines = [join([tag("b", name), text]) if name else text for name, text in odd]
     notice = bullets(lines, name="warnings") if lines else tag("p", "No problems were found.", class_="fine")

@@ -195,7 +195,7 @@ class TableEstimator(ExplainedEstimator, BaseEstimator):  # type: ignore[misc]  
         estimator._adopt(bundle)
         if bundle.config.data.fields is None:
             schema = bundle.encoder.schema
-            estimator.n_features_in_ = len(schema.fields) + len(schema.left_out) + len(bundle.config.data.exclude)
+            estimator.n_features_in_ = len(schema.fields) + len(schema.skipped) + len(bundle.config.data.exclude)
         return estimator
 
     def __sklearn_tags__(self) -> Any:

@@ -62,7 +62,7 @@ class DelimitedFile:
     has_header: bool = True
 
     @property
-    def width_told_by(self) -> str:
+    def width_source(self) -> str:
         """What says how many cells a row has, for messages."""
         return "as in the header" if self.has_header else f"({self.names[0]} to {self.names[-1]})"
 
@@ -234,7 +234,7 @@ def _plain_rows(
         path=file.path,
         delimiter=ord(file.delimiter),
         n_cells=len(file.names),
-        told_by=file.width_told_by,
+        width_source=file.width_source,
         line=start.line,
     )
     _go_to(stream, start.offset)
@@ -265,7 +265,7 @@ def _other_rows(
     """Rows by the csv module."""
     lines = _CountedLines(stream, start)
     width = len(file.names)
-    found = records(file.path, lines, file.delimiter, width, first_line=start.line, told_by=file.width_told_by)
+    found = records(file.path, lines, file.delimiter, width, first_line=start.line, width_source=file.width_source)
     if file.has_header and not start.offset:
         next(found, None)
     wanted = [file.names.index(name) for name in columns]

@@ -128,13 +128,13 @@ class StructureCheck:
         n_cells: cells of the header.
         line: line on which the next record starts.
         plain: False once Polars cannot read the file as it is; the check stops there.
-        told_by: what says how many cells there are, for messages.
+        width_source: what says how many cells there are, for messages.
     """
 
     path: Path
     delimiter: int
     n_cells: int
-    told_by: str = "as in the header"
+    width_source: str = "as in the header"
     line: int = 1
     plain: bool = True
 
@@ -194,7 +194,7 @@ class StructureCheck:
             text = data[start : int(ends[record])].rstrip(b"\r")
             if text:
                 line, found = self._line_at(data, start), int(widths[record])
-                raise ragged_row(self.path, line, self.n_cells, found, text.decode(), self.told_by)
+                raise ragged_row(self.path, line, self.n_cells, found, text.decode(), self.width_source)
             self.plain = False  # a blank line: Polars would make it a row
             return
 
@@ -221,13 +221,13 @@ def check_text(path: Path, data: bytes, line: int) -> None:
 
 
 def ragged_row(
-    path: Path, line: int, expected: int, found: int, text: str, told_by: str = "as in the header"
+    path: Path, line: int, expected: int, found: int, text: str, width_source: str = "as in the header"
 ) -> TableError:
     """The error of a row with too few or too many cells."""
     shown = text if len(text) <= 60 else text[:60] + "..."
     return TableError(
-        f"{path}, line {line}: expected {expected} cells {told_by}, found {found}: {shown!r}; correct the row, or set "
-        "data.delimiter if the delimiter is another"
+        f"{path}, line {line}: expected {expected} cells {width_source}, found {found}: {shown!r}; correct the row, or "
+        "set data.delimiter if the delimiter is another"
     )
 
 
@@ -259,7 +259,7 @@ def records(
     n_cells: int,
     *,
     first_line: int = 1,
-    told_by: str = "as in the header",
+    width_source: str = "as in the header",
 ) -> Iterator[list[str]]:
     """Records as the csv module reads them, header included, blank lines skipped unless there is one column.
 
@@ -271,7 +271,7 @@ def records(
             continue
         row = row or [""]
         if len(row) != n_cells:
-            raise ragged_row(path, line, n_cells, len(row), delimiter.join(row), told_by)
+            raise ragged_row(path, line, n_cells, len(row), delimiter.join(row), width_source)
         yield row
 
 

@@ -58,9 +58,9 @@ class TreeColumns:
         """The columns of an encoder's fields."""
         layout = encoder.layout
         return cls(
-            numbers_of=tuple(_numbers_of(coder) for coder in encoder.coders),
+            numbers_of=tuple(_numbers_of(field_encoder) for field_encoder in encoder.field_encoders),
             scaled={field: place for place, field in enumerate(layout.numerical)},
-            n_ids=layout.n_ids[: len(encoder.coders)],
+            n_ids=layout.n_ids[: len(encoder.field_encoders)],
         )
 
     @property
@@ -122,13 +122,13 @@ class TreeTable:
         return len(self.target)
 
 
-def _numbers_of(coder: FieldEncoder) -> npt.NDArray[np.float32] | None:
+def _numbers_of(field_encoder: FieldEncoder) -> npt.NDArray[np.float32] | None:
     """The number of every local id of a numerical field; None for a categorical one."""
-    if coder.field.numeric is None:
+    if field_encoder.field.numeric is None:
         return None
-    numbers = np.arange(max(len(coder.counts), FIRST_ID), dtype=np.float32)
-    if coder.field.numeric == "log2":
-        numbers = coder.coding.labels().cast(pl.Float32, strict=False).fill_null(np.nan).to_numpy().copy()
+    numbers = np.arange(max(len(field_encoder.counts), FIRST_ID), dtype=np.float32)
+    if field_encoder.field.numeric == "log2":
+        numbers = field_encoder.codec.labels().cast(pl.Float32, strict=False).fill_null(np.nan).to_numpy().copy()
     numbers[:FIRST_ID] = np.nan
     return numbers
 
