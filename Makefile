@@ -25,7 +25,7 @@ quick: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m 'not slow' -q
 
 check: lint types
-	FIELDDEP_KERNELS=native OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=90
+	FIELDDEP_KERNELS=native OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=95
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

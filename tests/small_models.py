@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fielddep.config.defaults import decide
-from fielddep.config.settings import MODEL_CONFIGS, Config
+from fielddep.config import MODEL_CONFIGS
+from fielddep.config.settings import Config, fill_defaults
 from fielddep.training.prepare import Prepared
 
 SMALL = {
@@ -39,4 +39,4 @@ def small_config(name: str, **settings: object) -> Config:
 def for_model(prepared: Prepared, config: Config) -> Prepared:
     """Rows that are encoded already, for another model: the encoding does not depend on it."""
     assert (config.data, config.split) == (prepared.config.data, prepared.config.split)
-    return replace(prepared, config=decide(config, n_rows=len(prepared.parts["train"])))
+    return replace(prepared, config=fill_defaults(config, n_rows=len(prepared.parts["train"])))

@@ -17,17 +17,17 @@ from tests.streamed import learned
 
 
 def write_store(
-    folder: Path, frame: pl.DataFrame, config: Config, *, block_rows: int = 32, parts: Parts | None = None
+    folder: Path, frame: pl.DataFrame, config: Config, *, chunk_rows: int = 32, parts: Parts | None = None
 ) -> Store:
     """A store of a table, with the encoder and the split that `prepare` gives it."""
     store = prepare(frame, config, parts=parts).store
     folder.mkdir(parents=True)
-    writer = StoreWriter(folder, encoder=store.encoder, config=config, chunk_rows=block_rows, shard_rows=4 * block_rows)
+    writer = StoreWriter(folder, encoder=store.encoder, config=config, chunk_rows=chunk_rows, shard_rows=4 * chunk_rows)
     writer.append({**store.read(0, len(frame)).arrays, PARTS: store.parts(0, len(frame))})
     return writer.finish()
 
 
-def numbered_store(folder: Path | None, parts: np.ndarray, *, block_rows: int = 8) -> Store:
+def numbered_store(folder: Path | None, parts: np.ndarray, *, chunk_rows: int = 8) -> Store:
     """Rows whose target is their number and whose weight is one more; the first field has id 2 + number % 3.
 
     They lie in memory where no folder is given.
@@ -46,10 +46,10 @@ def numbered_store(folder: Path | None, parts: np.ndarray, *, block_rows: int = 
     encoder = learned(frame, config)
     writer: StoreWriter | MemoryWriter
     if folder is None:
-        writer = MemoryWriter(encoder=encoder, config=config, n_rows=len(parts), chunk_rows=block_rows)
+        writer = MemoryWriter(encoder=encoder, config=config, n_rows=len(parts), chunk_rows=chunk_rows)
     else:
         folder.mkdir(parents=True)
-        writer = StoreWriter(folder, encoder=encoder, config=config, chunk_rows=block_rows, shard_rows=2 * block_rows)
+        writer = StoreWriter(folder, encoder=encoder, config=config, chunk_rows=chunk_rows, shard_rows=2 * chunk_rows)
     writer.append({**numbered_rows(encoder.layout, len(parts)).arrays, PARTS: parts.astype(np.uint8)})
     return writer.finish()
 

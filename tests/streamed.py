@@ -14,7 +14,7 @@ from fielddep.encoding.coded import Sizes
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.interning import code_table
 from fielddep.encoding.learn import learn_encoder
-from fielddep.encoding.schema import check_names, target_name
+from fielddep.encoding.schema import check_column_names, target_name
 from fielddep.store import build as building
 from fielddep.store.store import Store
 from fielddep.tables import delimited, row_stream
@@ -23,14 +23,14 @@ from tests.oracle.encoder import learn_rows
 SMALL_SIZES = Sizes(chunk_rows=128, part_rows=64, shard_rows=512, checkpoint_rows=200)
 SMALL = {
     (building, "SIZES"): SMALL_SIZES,
-    (delimited, "BLOCK_BYTES"): 2500,
+    (delimited, "CHUNK_BYTES"): 2500,
     (row_stream, "CHUNK_ROWS"): 90,
 }
 
 
 @pytest.fixture
-def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Portions of a few rows, so that a small table needs many of each."""
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of a few rows, so that a small table needs many."""
     for (module, name), size in SMALL.items():
         monkeypatch.setattr(module, name, size)
 
@@ -63,7 +63,7 @@ def mixed_frame(n_rows: int = 1500, seed: int = 0) -> pl.DataFrame:
 def learned(table: pl.DataFrame, config: Config, parts: np.ndarray | None = None) -> Encoder:
     """The encoder of a table whose training rows are those of part 0, or all rows."""
     target_name(table.columns, config)
-    check_names(table, config)
+    check_column_names(table.columns, config)
     known = np.zeros(len(table), dtype=np.uint8) if parts is None else parts
     coded = code_table(table, config)
     return learn_encoder(coded, config, lambda start, stop: known[start:stop], int((known == 0).sum()))

@@ -1,7 +1,7 @@
 """The layout: who may import whom, and how large files and functions may be.
 
 Imports go one way: a file may import its own folder and the folders to its left in `ORDER`. What this does not catch:
-modules that are imported by their name as a text.
+modules imported by a name in a string.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ ORDER = (
     ("errors", "observer", "wording"),
     ("config",),
     ("tables",),
-    ("engine",),
     ("encoding",),
-    ("evidence",),
     ("store",),
     ("nn.kernels",),
     ("nn",),
@@ -31,13 +29,13 @@ ORDER = (
     ("artifacts",),
     ("explain",),
     ("report",),
-    ("sklearn_api", "datasets", "experiments", "serve"),
+    ("sklearn_api", "datasets", "experiments"),
     ("cli",),
     ("__init__", "__main__"),
 )
 LEVELS = {folder: level for level, folders in enumerate(ORDER) for folder in folders}
 REGISTRY = "nn"  # nn/__init__ knows every model, so it alone imports nn.baselines
-# Folders that may import less than what stands to their left.
+# Folders that may import less than everything to their left.
 NETWORK = {"errors", "wording", "config", "encoding.rows", "encoding.target", "nn"}
 LAST_OF_DATASETS = "store"
 # Packages that load slowly or are optional, and the only places that may import them.
@@ -65,7 +63,7 @@ def modules() -> dict[str, ast.Module]:
 
 
 def folder_of(module: str) -> str:
-    """The longest entry of the order that the module lies in."""
+    """The longest entry of the order that contains the module."""
     return max((f for f in LEVELS if module == f or module.startswith(f"{f}.")), key=len)
 
 

@@ -1,4 +1,4 @@
-"""The public face: light to import, complete, and with errors that tell."""
+"""Public names: complete, fast to import, with helpful errors."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_no_label_is_longer_than_allowed(n_characters: int) -> None:
     assert shorten("abcdefghij", 5) == "ab…ij"
 
 
-def test_what_fits_is_whole() -> None:
+def test_what_fits_is_not_shortened() -> None:
     assert value_label("hour", "19", 8) == "hour: 19"
     assert shorten("two\nlines", 9) == "two lines"
 
@@ -92,7 +92,7 @@ def test_the_nearest_name_is_offered(given: str) -> None:
     assert "'size'" not in did_you_mean(given, ["size", "colour", "price"])
 
 
-def test_all_names_are_listed_where_none_is_near() -> None:
+def test_all_names_are_listed_if_none_is_near() -> None:
     advice = did_you_mean("zzz", (f"name_{n}" for n in range(40)), what="fields")
     assert "fields" in advice and "'name_0'" in advice and "'name_39'" not in advice and "10 more" in advice
     assert listing([1, 2]) == "1, 2"

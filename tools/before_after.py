@@ -2,10 +2,10 @@
 
     python tools/before_after.py OLD NEW --scratch FOLDER [--rounds 5] [--rows 4000000]
 
-OLD and NEW are checkouts with their compiled kernels in place. Measured are commands that both understand: fitting
-flights for two epochs on one thread, encoding a click log, and one row at a time through `Predictor`. The ratio of
-medians of the processor time counts, as other work on the machine changes it least; wall time and peak memory are kept
-too. The figures go to `tools/before_after.csv`.
+OLD and NEW are checkouts with compiled kernels. Measured are commands that both understand: fitting flights for two
+epochs on one thread, encoding a click log, and one row at a time through `Predictor`. What counts is the ratio of
+median processor times, because other work on the machine changes it least; wall time and peak memory are kept too. The
+figures go to `tools/before_after.csv`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def main() -> None:
 
 
 def write(found: dict[tuple[str, str], list[tuple[float, float, float]]], checkouts: dict[str, Path]) -> None:
-    """One line a measurement, with the ratio of medians of the processor time."""
+    """Write one line per measurement, with the ratio of median processor times."""
     out = Path(__file__).with_suffix(".csv")
     machine = f"{platform.machine()}, {os.cpu_count()} cores"
     with out.open("w", newline="") as file:

@@ -1,9 +1,9 @@
-"""Whether two checkouts encode and predict the same, bit for bit, on this machine.
+"""Do two checkouts encode and predict the same on this machine, bit for bit?
 
     python tools/same_bits.py OLD NEW
 
-Both read the golden bundles of NEW with their own code, one process each: the ids and numbers of 10,000 odd rows and
-the logits of the golden and the odd rows must be equal to the last bit, also row by row. Bits differ between
+Both read the golden bundles of NEW with their own code, each in its own process. The ids and numbers of 10,000 odd rows
+and the logits of the golden and the odd rows must be equal to the last bit, also row by row. Bits differ between
 processors and numbers of threads, so the committed test of golden predictions allows for rounding; this does not.
 """
 
@@ -21,7 +21,7 @@ import polars as pl
 
 GOLDEN = Path("tests", "golden")
 N_ROWS, N_SINGLE = 10_000, 200
-# Unseen and missing values, other spellings of known ones, numbers at the ends of bins and far outside of them.
+# Unseen and missing values, other spellings of known ones, numbers at the edges of bins and far outside.
 ODD = {
     "colour": ["c0", "c1", "c2", "c3", " c1 ", "C1", "c9", "", "NA", None, "c\u00e9", "1", "1.0", "01", "x" * 500],
     "price": ["20", "20.0", " 2e1", "-0", "0.1", "1e30", "-1e30", "", "NaN", None, "19.999999999", "1e-320"],
@@ -37,7 +37,7 @@ def odd_rows(seed: int = 0) -> pl.DataFrame:
 
 
 def record(golden: Path, out: Path) -> None:
-    """Write ids, numbers and logits as the library of this process finds them."""
+    """Write ids, numbers and logits of the library in this process."""
     try:
         from fielddep.artifacts.predictor import Predictor
     except ImportError:  # version 0.1
@@ -60,7 +60,7 @@ def record(golden: Path, out: Path) -> None:
 
 
 def recorded(root: Path, golden: Path, out: Path) -> dict[str, np.ndarray]:
-    """What the library in a checkout finds, in a process of its own."""
+    """The record of the library in a checkout, made in its own process."""
     environment = {**os.environ, "PYTHONPATH": str(root / "src"), "OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, __file__, "--record", str(golden), str(out)], check=True, env=environment)
     with np.load(out) as arrays:
@@ -68,7 +68,7 @@ def recorded(root: Path, golden: Path, out: Path) -> dict[str, np.ndarray]:
 
 
 def main() -> int:
-    """Compare two checkouts; 1 if anything differs."""
+    """Compare two checkouts; returns 1 if anything differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("old", type=Path)

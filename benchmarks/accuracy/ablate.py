@@ -4,11 +4,11 @@
     python benchmarks/accuracy/ablate.py frappe --scratch DIR --what steps
     python benchmarks/accuracy/ablate.py --scratch DIR --gather         only gather what is done
 
-DIR keeps stores and runs, so an interrupted benchmark resumes where it stopped. Settings are those of
+DIR keeps stores and runs, so an interrupted benchmark resumes where it stopped. Settings come from
 `configs/mdl-TABLE.toml`. What is gathered here:
 
     ablation/TABLE/     figures (WHAT.csv), tables (WHAT.md, WHAT.tex), pictures and verdicts of a table
-    ablation/README.md  every claim of the paper with its verdict on every table; what stands behind the mark is kept
+    ablation/README.md  every claim of the paper with its verdict on every table; text after the mark is kept
     ablation/machine.json
 """
 
@@ -33,7 +33,7 @@ MARK = "<!-- what stands above is made by benchmarks/accuracy/ablate.py -->"
 
 
 def settings_folder(name: str, scratch: Path, configs: Path = HERE / "configs") -> Path:
-    """The tuned settings of a table as `fielddep ablate --configs` takes them."""
+    """The tuned settings of a table, as `fielddep ablate --configs` expects them."""
     folder = scratch / CONFIGS / name
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(configs / f"mdl-{name}.toml", folder / "mdl.toml")
@@ -57,7 +57,7 @@ def command(name: str, given: argparse.Namespace) -> list[str]:
 
 
 def gather(name: str, done: Path, here: Path = ABLATION) -> None:
-    """Take figures, tables, pictures, verdicts and MDL's settings over."""
+    """Copy figures, tables, pictures, verdicts and MDL's settings."""
     target = here / name
     target.mkdir(parents=True, exist_ok=True)
     for pattern in GATHERED:
@@ -71,9 +71,8 @@ def gather(name: str, done: Path, here: Path = ABLATION) -> None:
 
 
 def write_readme(here: Path = ABLATION) -> None:
-    """Every claim with its verdict on every table; what was written behind the mark stays."""
-    found = [pl.read_csv(file) for file in sorted(here.glob("*/*-claims.csv"))]
-    claims = pl.concat(found)
+    """Every claim with its verdict on every table; text after the mark is kept."""
+    claims = pl.concat([pl.read_csv(file) for file in sorted(here.glob("*/*-claims.csv"))])
     names = [name for name in TABLES if name in claims["dataset"].to_list()]
     lines = ["| claim | " + " | ".join(names) + " |", "|---" * (1 + len(names)) + "|"]
     for (claim,), part in claims.group_by(["claim"], maintain_order=True):

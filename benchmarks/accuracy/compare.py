@@ -4,12 +4,12 @@
     python benchmarks/accuracy/compare.py frappe --scratch DIR          one of them
     python benchmarks/accuracy/compare.py --scratch DIR --gather        only gather what is done
 
-DIR keeps stores, searches and runs, so an interrupted benchmark resumes where it stopped. Settings of by-hand/TABLE/
-are taken as they are, all others are searched. What is gathered here:
+DIR keeps stores, searches and runs, so an interrupted benchmark resumes where it stopped. Settings in by-hand/TABLE/
+are used as they are, all others are searched. What is gathered here:
 
-    results.csv                        one row a figure; the rows of a model on a table are replaced together
-    comparison/TABLE/                  the tables that `compare` makes
-    configs/MODEL-TABLE.toml           the settings that were run
+    results.csv                        one row per figure; the rows of a model on a table are replaced together
+    comparison/TABLE/                  the tables made by `compare`
+    configs/MODEL-TABLE.toml           the settings of the runs
     search/MODEL-TABLE.csv             every trial of the searches
     machine.json                       what it ran on
 """
@@ -34,7 +34,7 @@ import tables
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
 COLUMNS = ("dataset", "model", "variant", "seed", "split", "metric", "value", "train_seconds", "commit")
-"""The first columns of `results.csv`; others follow."""
+"""The first columns of `results.csv`."""
 BY_HAND = "by-hand"
 """Folder of settings that no search found: TABLE/MODEL.toml."""
 KEY = ["dataset", "model", "variant"]
@@ -48,14 +48,7 @@ SHORT = ("lr", "fm", "deepfm", "xdeepfm", "finalmlp", *TREES, *MDL)
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """How one table is compared.
-
-    Attributes:
-        models: who takes part.
-        settings: of the encoding.
-        trials: of each search at most.
-        minutes: of each search at most.
-    """
+    """The models of one table, the settings of its encoding, and the budget of each search."""
 
     models: tuple[str, ...]
     settings: tuple[str, ...] = ()
@@ -66,7 +59,7 @@ class Bench:
 BENCHES = {
     "frappe": Bench(models=(*PAPER, *OTHERS, *TREES, *MDL)),
     "ml-rating": Bench(models=(*PAPER, *TREES, *MDL)),
-    # Joint columns, found on training rows, as `fielddep fit` has them by default; trees get none and find their own.
+    # Crosses are found on training rows, as in `fielddep fit` by default; trees get none and find their own.
     "flights": Bench(models=SHORT, settings=("data.crosses=auto",)),
     "diabetes130": Bench(models=SHORT, settings=("data.crosses=auto",)),
     "ml-tag-part": Bench(models=SHORT, settings=("data.crosses=auto",)),
@@ -95,14 +88,14 @@ def command(name: str, given: argparse.Namespace) -> list[str]:
 
 
 def run(words: list[str]) -> None:
-    """Run a command with the library of this checkout; what it ends with ends the benchmark too, if it is not 0."""
+    """Run a command with the library of this checkout; if it fails, exit with its code."""
     code = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(PROJECT / "src")}).returncode
     if code:
         sys.exit(code)
 
 
 def gather(name: str, done: Path, here: Path = HERE) -> None:
-    """Take results, tables, settings and trials of a finished comparison over."""
+    """Copy results, tables, settings and trials of a finished comparison."""
     fresh = pl.read_csv(done / "results.csv", infer_schema_length=None)
     path = here / "results.csv"
     frames = [fresh.with_columns(pl.col("value").round(6), pl.col("train_seconds").round(1))]
@@ -112,7 +105,7 @@ def gather(name: str, done: Path, here: Path = HERE) -> None:
     merged = pl.concat(frames, how="diagonal_relaxed")
     merged.select(*COLUMNS, pl.exclude(COLUMNS)).write_csv(path)
     target = here / "comparison" / name
-    shutil.rmtree(target, ignore_errors=True)  # tables of metrics or forms that there are no longer
+    shutil.rmtree(target, ignore_errors=True)  # it may hold tables of metrics that no longer exist
     target.mkdir(parents=True)
     for table in (*done.glob("comparison.[mct]*"), *done.glob("dunnett-*")):
         if table.suffix != ".json":
@@ -125,11 +118,9 @@ def gather(name: str, done: Path, here: Path = HERE) -> None:
 
 
 def write_machine(here: Path = HERE, n_threads: int | None = None) -> None:
-    """What the results were measured on.
+    """Write what the results were measured on.
 
-    Args:
-        here: folder of the results.
-        n_threads: of all results; None where every row has its own; what is known of rows that do not is kept.
+    Without `n_threads` every row has its own, and the number already in the file stays for rows that have none.
     """
     path = here / "machine.json"
     if n_threads is None and path.exists():
@@ -149,11 +140,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", default=list(BENCHES), metavar="TABLE")
     parser.add_argument("--scratch", type=Path, required=True, help="folder of stores, searches and runs")
-    parser.add_argument("--models", nargs="+", help="these instead of all that are planned")
+    parser.add_argument("--models", nargs="+", help="instead of the planned models")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--trials", type=int, help="instead of the planned budget")
     parser.add_argument("--minutes", type=float, help="instead of the planned budget")
-    parser.add_argument("--rows", help="tune on a sample, as `fielddep compare` takes it")
+    parser.add_argument("--rows", help="tune on a sample, as in `fielddep compare`")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--gather", action="store_true", help="run nothing, gather what is done")

@@ -2,9 +2,9 @@
 
     python benchmarks/accuracy/defaults.py
 
-Trains with no setting at all on samples of the training rows of three tables, and LightGBM with its own defaults
-and early stopping on the same validation rows, and measures both on all test rows. A sample of n rows holds out a
-tenth of them for validation. Rows are appended to `defaults.csv` as they are done.
+Trains MDL without any settings on samples of the training rows of three tables, and LightGBM with its defaults and
+early stopping on the same validation rows. Both are measured on all test rows. A tenth of each sample is held out for
+validation. Results are appended to `defaults.csv` one by one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 
 import tables
 from fielddep.artifacts.run import source_version
-from fielddep.experiments.contenders import find_contender
+from fielddep.experiments.plan import find_contender
 from fielddep.training.fit import fit
 
 RESULTS = Path(__file__).parent / "defaults.csv"
@@ -30,7 +30,7 @@ METRICS = {"binary": ("logloss", "auc"), "regression": ("mse",)}
 
 
 def sample(table: tables.BenchTable, n_rows: int, seed: int) -> tables.BenchTable:
-    """The table with so many training rows, a tenth of them for validation, and all test rows."""
+    """The table with `n_rows` training rows, a tenth of them for validation, and all test rows."""
     rng = np.random.default_rng(seed)
     rows = rng.permutation(table.rows("train"))[:n_rows]
     split = np.full(len(table.split), "unused", dtype=object)

@@ -2,9 +2,9 @@
 
     python benchmarks/accuracy/inner_step.py frappe ml-tag-part --seeds 3
 
-Trains MDL with every `model.inner_lr` of `RATES` and every `model.inner_step` of `STEPS`, all other settings as
-`SETTINGS` has them, and writes the best validation loss of every run to `inner_step.csv`. Runs that stand there already
-are kept. Test rows are never looked at.
+Trains MDL with every `model.inner_lr` of `RATES` and every `model.inner_step` of `STEPS`, with the other settings of
+`SETTINGS`, and writes the best validation loss of every run to `inner_step.csv`. Runs that are in the file are not
+repeated. Test rows are never used.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import torch
 
 import tables
 from fielddep.artifacts.run import source_version
-from fielddep.config.defaults import decide
-from fielddep.config.settings import Config
+from fielddep.config.settings import Config, fill_defaults
 from fielddep.errors import TrainingError
 from fielddep.training.fit import train
 from fielddep.training.prepare import Prepared
@@ -40,7 +39,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "weak-ridge": {"train.embedding_l2": 0.02},
     "strong-ridge": {"train.embedding_l2": 2.0},
 }
-"""The library's defaults, settings as the paper's code has them, and defaults with larger or smaller embeddings."""
+"""The library's defaults, the settings of the paper's code, and defaults with larger or smaller embeddings."""
 COLUMNS = ("table", "settings", "inner_step", "inner_lr", "seed", "validation_loss", "commit")
 
 
@@ -50,9 +49,9 @@ def prepared(name: str) -> Prepared:
 
 
 def best_loss(base: Prepared, settings: dict[str, object]) -> float | None:
-    """Lowest validation loss of a training; None where it diverged."""
+    """Lowest validation loss of a training; None if it diverged."""
     data = {f"data.{key}": value for key, value in base.config.to_dict()["data"].items()}
-    config = decide(Config().replace({**data, **settings}), n_rows=len(base.parts["train"]))
+    config = fill_defaults(Config().replace({**data, **settings}), n_rows=len(base.parts["train"]))
     try:
         trained = train(dataclasses.replace(base, config=config))
     except TrainingError:
@@ -61,7 +60,7 @@ def best_loss(base: Prepared, settings: dict[str, object]) -> float | None:
 
 
 def done() -> set[tuple[str, str, str, float, int]]:
-    """Runs that stand in the file."""
+    """Runs that are in the file."""
     if not OUT.exists():
         return set()
     with OUT.open(encoding="utf-8") as file:

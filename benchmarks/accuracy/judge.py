@@ -1,8 +1,8 @@
-"""Judge the committed figures again, after a change in how claims are judged or models are tested.
+"""Judge the committed figures again, after a change to how claims are judged or models are tested.
 
     python benchmarks/accuracy/judge.py
 
-Nothing is trained. Made again from the figures next to them:
+Nothing is trained. These files are made again from the figures next to them:
 
     ablation/TABLE/WHAT-claims.csv        the verdicts, from WHAT.csv; also those in WHAT.md and in ablation/README.md
     ablation/TABLE/variants.md, .tex      the tests in them, from variants.csv
@@ -25,7 +25,6 @@ import ablate
 from fielddep.config.metrics import METRICS
 from fielddep.config.settings import Config, read_toml
 from fielddep.experiments.ablation.ablate import Answer, claims_csv
-from fielddep.experiments.ablation.claims import claims_of
 from fielddep.experiments.ablation.plan import (
     EVALUATED_STEPS,
     LAYERS,
@@ -69,11 +68,7 @@ def judge_ablation(folder: Path) -> None:
             for (setting,), part in figures.group_by(["setting"], maintain_order=True)
             if setting != ZETA
         )
-        answer = Answer(
-            question=sweeps[0].sweep.question,
-            sweeps=sweeps,
-            claims=tuple(claim for s in sweeps for claim in claims_of(s)),
-        )
+        answer = Answer(question=sweeps[0].sweep.question, sweeps=sweeps)
         path.write_text(claims_csv(answer), "utf-8")
         page = path.with_name(f"{answer.question}.md")
         listed = "".join(claim.to_markdown() + "\n" for claim in answer.claims)
@@ -82,7 +77,7 @@ def judge_ablation(folder: Path) -> None:
 
 
 def sweep_result(figures: pl.DataFrame, control: Value) -> SweepResult:
-    """What the values of a setting gave, from one row a figure."""
+    """The runs of a setting, from one row per figure."""
     dataset, question, setting = figures.row(0)[:3]
     texts = figures["setting_value"].unique(maintain_order=True).to_list()
     values = texts if setting == VARIANT else [int(text) if text.isdigit() else float(text) for text in texts]
@@ -101,13 +96,13 @@ def sweep_result(figures: pl.DataFrame, control: Value) -> SweepResult:
 
 
 def replace_tests(page: Path, grids: Sequence[Grid]) -> None:
-    """Put tables of tests in the place of those in a page and in its twin in LaTeX."""
+    """Replace the tables of tests in a page and in its LaTeX twin."""
     replace(page, TESTS[".md"], [grid.to_markdown() for grid in grids])
     replace(page.with_suffix(".tex"), TESTS[".tex"], [grid.to_latex() for grid in grids])
 
 
 def replace(path: Path, pattern: re.Pattern[str], fresh: list[str]) -> None:
-    """Replace everything that matches, in its order."""
+    """Replace every match, in order."""
     text, texts = path.read_text("utf-8"), iter(fresh)
     n_found = len(pattern.findall(text))
     if n_found != len(fresh):
@@ -116,7 +111,7 @@ def replace(path: Path, pattern: re.Pattern[str], fresh: list[str]) -> None:
 
 
 def judge_runs(folder: Path) -> None:
-    """Tests of a comparison that was run next to an ablation."""
+    """Tests of a comparison that was run along with an ablation."""
     results = from_frame(pl.read_csv(folder / "results.csv", infer_schema_length=None))
     tests = ComparisonTable.of(results, control=CONTROL).tests
     for path in folder.glob("dunnett-*.md"):
@@ -137,7 +132,7 @@ def judge_comparison(folder: Path) -> None:
 
 
 def dunnett_of(rows: list[dict[str, Any]], metric: str) -> DunnettTable:
-    """Tests of one metric, from one row a model."""
+    """Tests of one metric, from one row per model."""
     summaries = {
         row["model"]: Summary(mean=row[f"{metric}_mean"], sd=row[f"{metric}_sd"] or 0.0, n=row["finished"])
         for row in rows

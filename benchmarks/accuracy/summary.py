@@ -36,7 +36,7 @@ def summarize(results: pl.DataFrame) -> pl.DataFrame:
 
 
 def table(summary: pl.DataFrame) -> str:
-    """Markdown: one line a table and model."""
+    """Markdown: one line per table and model."""
     lines = ["| table | model | settings | logloss | AUC | MSE | seeds |", "|---|---|---|---|---|---|---|"]
     for (dataset, model, variant), part in summary.group_by(["dataset", "model", "variant"], maintain_order=True):
         figures = {row["metric"]: _figure(row) for row in part.iter_rows(named=True)}
@@ -51,7 +51,7 @@ def _figure(row: dict[str, float]) -> str:
 
 
 def overview(summary: pl.DataFrame) -> str:
-    """Markdown: one line a model, one column a table; models by their loss on the table that most of them stand in."""
+    """Markdown: one line per model, one column per table; sorted by the loss on the table with the most models."""
     losses = summary.filter(pl.col("metric").is_in(LOSSES)).with_columns(
         pl.col("mean").rank("min").over("dataset").alias("place"), pl.len().over("dataset").alias("n_models")
     )
@@ -81,7 +81,7 @@ def _cell(figures: dict[tuple[str, ...], dict[str, float]], key: tuple[str, str,
 
 
 def places(summary: pl.DataFrame) -> str:
-    """Where MDL stands, a line a table; its own variant is not counted."""
+    """The rank of MDL, one line per table; its own variant is not counted."""
     lines = []
     counted = pl.col("metric").is_in(LOSSES) & (pl.col("variant") == "tuned") & (pl.col("model") != "mdl-wo-dep")
     for (dataset,), part in summary.filter(counted).group_by(["dataset"], maintain_order=True):
@@ -115,16 +115,16 @@ def next_to_published(summary: pl.DataFrame) -> str:
 
 
 def threads(results: pl.DataFrame, otherwise: int | None) -> str:
-    """Threads of the runs: what their rows say, else what is known of rows that do not."""
-    said = results["threads"].unique().to_list() if "threads" in results.columns else [None]
-    found = {otherwise if n_threads is None else n_threads for n_threads in said}
+    """Threads of the runs: those of their rows, or `otherwise` for rows that have none."""
+    known = results["threads"].unique().to_list() if "threads" in results.columns else [None]
+    found = {otherwise if n_threads is None else n_threads for n_threads in known}
     if None in found:
         return ""
     return f"{' or '.join(map(str, sorted(found)))} thread{'s' if found != {1} else ''}, "
 
 
 def note(results: pl.DataFrame) -> str:
-    """What one must know to read the figures."""
+    """How the figures were measured."""
     machine = json.loads((HERE / "machine.json").read_text("utf-8"))
     commits = ", ".join(results["commit"].unique(maintain_order=True).to_list())
     return (
@@ -135,7 +135,7 @@ def note(results: pl.DataFrame) -> str:
 
 
 def texts(results: pl.DataFrame) -> dict[Path, str]:
-    """What stands between the marks of every page."""
+    """The text between the marks of every page."""
     summary = summarize(results)
     parts = {GUIDE: [places(summary), overview(summary)], HERE / "README.md": [table(summary)]}
     parts[HERE / "README.md"] += [PUBLISHED, next_to_published(summary)]

@@ -31,10 +31,8 @@ class BenchTable:
     """A table of the benchmark.
 
     Attributes:
-        name: name in the result tables.
         frame: fields and target, in the order of the source.
         target: column to predict: Int8 0/1 (binary) or Float64 (regression).
-        task: "binary" or "regression".
         split: "train", "validation" or "test" for every row.
         fields: the columns a model may use.
     """
@@ -50,12 +48,8 @@ class BenchTable:
         """Row numbers of one part, ascending."""
         return np.flatnonzero(self.split == part)
 
-    def part(self, part: str) -> pl.DataFrame:
-        """Rows of one part, in the order of the source."""
-        return self.frame.filter(pl.Series(self.split == part))
-
     def encoded(self, config: Config) -> Prepared:
-        """The rows of all parts, encoded by the library for the model that the settings name; others are dropped."""
+        """The rows of all parts, encoded for the model in the settings; other rows are dropped."""
         is_used = np.isin(self.split.astype(str), PART_NAMES)
         parts = np.array([PART_NAMES.index(part) for part in self.split[is_used]], dtype=np.uint8)
         frame = self.frame.filter(pl.Series(is_used)).select(*self.fields, self.target)
@@ -72,7 +66,7 @@ def load(name: str, home: Path | None = None) -> BenchTable:
         home: folder of the raw files; default: FIELDDEP_DATA, else `../shared/data` next to the project.
 
     Raises:
-        UserError: for an unknown name, and for files that are absent or lack what they should hold.
+        UserError: the name is unknown, or a file is absent or incomplete.
     """
     if name not in NAMES:
         raise UserError(f"expected a table of the benchmark ({', '.join(NAMES)}), given {name!r}")

@@ -72,7 +72,7 @@ CLICK_DEPENDENCIES = (
     ("C17", "C18", 0.10),
 )
 """Planted (source, dependent, noise): the dependent is a function of its source, but in a share `noise` of the rows
-it is drawn like an independent field. A source stands before its dependents."""
+it is drawn like an independent field. A source comes before its dependents."""
 
 CLICK_INTERACTIONS = (
     ("site_id", "C14"),
@@ -87,10 +87,10 @@ CLICK_INTERACTIONS = (
 
 
 def field_sizes(n_categories: int) -> tuple[int, ...]:
-    """Number of values of each field, `n_categories` together, the largest fields cut to a common size.
+    """Number of values of each field, `n_categories` in total, the largest fields cut to a common size.
 
     Raises:
-        ConfigError: for fewer than two values a field, or more than the real table has.
+        ConfigError: there would be fewer than two values per field, or more than in the real table.
     """
     real = [field.n_values for field in CLICK_FIELDS]
     if not 2 * len(real) <= n_categories <= sum(real):

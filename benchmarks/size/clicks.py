@@ -4,11 +4,11 @@
 
 Values follow Zipf's law (exponent 1); the hours are equally frequent. Some fields are noisy functions of others
 (`CLICK_DEPENDENCIES`). The score of a click is a sum of products of the latent factors of pairs of fields
-(`CLICK_INTERACTIONS`), and of what the row loses for each planted dependency that is broken in it. The factors have a
-mean other than zero, so single fields say something about the click, but not the most.
+(`CLICK_INTERACTIONS`), minus a penalty for each planted dependency that is broken in the row. The mean of the factors
+is not zero, so single fields say something about the click, but not most of it.
 
-Rows are drawn in chunks, each with its own random stream: memory stays the same however many rows there are, and the
-first rows do not depend on how many follow.
+Rows are drawn in chunks, each with its own random stream, so memory is bounded and the first rows do not depend on how
+many follow.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fielddep.tables.files import write_atomically
 CLICK_TARGET = "click"
 CLICK_PROBABILITY = "click_probability"
 N_CATEGORIES = 2_018_012
-"""Values of all fields; in forty million rows about 99 % of them occur."""
+"""Values of all fields; about 99 % of them occur in forty million rows."""
 CHUNK_ROWS = 65_536
 """Rows of a chunk of `click_chunks`; the last may be shorter."""
 
@@ -42,13 +42,13 @@ _NAMES = tuple(field.name for field in CLICK_FIELDS)
 
 @dataclass(frozen=True, kw_only=True)
 class _World:
-    """All that stays the same from chunk to chunk.
+    """What all chunks share.
 
     Attributes:
         sizes: values of each field.
         maps: for each dependent field, the id that each id of its source implies.
         factors: latent factors (values, factors) of the fields that interact.
-        bias: what is added to every score, so that the mean probability is the click rate.
+        bias: added to every score, so that the mean probability is the click rate.
     """
 
     sizes: dict[str, int]
@@ -67,18 +67,18 @@ def click_chunks(
 ) -> Iterator[pl.DataFrame]:
     """A click log as frames of `CHUNK_ROWS` rows, one after another, in bounded memory.
 
-    Settings are checked here, before the first frame is asked for.
+    Settings are checked before the first frame is drawn.
 
     Args:
-        n_rows: rows in all.
+        n_rows: total number of rows.
         seed: the same seed gives the same rows.
         n_categories: values of all fields together; fewer make the largest fields smaller.
         click_rate: mean probability of a click.
-        with_probability: adds the true probability of each row's click as `click_probability`: no model can
-            order the rows better.
+        with_probability: adds the true probability of a click as `click_probability`; no model can order the rows
+            better.
 
     Raises:
-        ConfigError: for numbers out of range.
+        ConfigError: a number is out of range.
 
     Example:
         >>> chunk = next(click_chunks(100, n_categories=1_000))
@@ -97,11 +97,11 @@ def click_chunks(
 def write_clicks_csv(
     path: str | Path, n_rows: int, seed: int = 0, *, n_categories: int = N_CATEGORIES, click_rate: float = 0.17
 ) -> None:
-    """Write the rows of `click_chunks` to a CSV file: about 140 bytes a row, the same bytes for the same seed.
+    """Write the rows of `click_chunks` to a CSV file: about 140 bytes per row, the same bytes for the same seed.
 
     Raises:
-        ConfigError: for numbers out of range.
-        UserError: when the disk is full or the folder cannot be written.
+        ConfigError: a number is out of range.
+        UserError: the disk is full, or the folder cannot be written.
     """
     chunks = click_chunks(n_rows, seed, n_categories=n_categories, click_rate=click_rate)
 
@@ -136,7 +136,7 @@ def _make_world(seed: int, sizes: tuple[int, ...], click_rate: float) -> _World:
 
 
 def _draw_chunk(world: _World, texts: dict[str, pl.Series], seed: int, number: int) -> pl.DataFrame:
-    """A whole chunk, also where the table ends within it, so that what follows changes nothing."""
+    """A complete chunk, even if the table ends within it, so that the number of rows changes nothing."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
     ids, broken = _draw_ids(world, rng)
     probability = _sigmoid(_score(world, ids, broken) + world.bias)
@@ -174,12 +174,12 @@ def _score(world: _World, ids: dict[str, np.ndarray], broken: dict[str, np.ndarr
 def zipf_ids(uniform: np.ndarray, n_values: int) -> np.ndarray:
     """Ids with Zipf-like shares: id i has the share log((i + 2) / (i + 1)) / log(n_values + 1)."""
     ids = np.exp(uniform * np.log(n_values + 1)).astype(np.int32) - 1
-    # Rounding may carry the last id one too far.
+    # Rounding may put the last id out of range.
     return np.asarray(np.minimum(ids, n_values - 1))
 
 
 def _find_bias(score: np.ndarray, click_rate: float) -> float:
-    """What to add to the scores so that the mean probability is the click rate, by halving an interval."""
+    """What to add to the scores so that the mean probability is the click rate, by bisection."""
     low, high = -50.0, 50.0
     for _ in range(50):
         middle = (low + high) / 2

@@ -3,9 +3,9 @@
     python benchmarks/size/encode.py --scratch FOLDER
     python benchmarks/size/encode.py --scratch FOLDER --rows 100000 1000000
 
-For each number of rows: writes a synthetic click log as CSV, encodes it in a fresh process, puts the figures into
-`encode.csv` and deletes both files again. At the end `encode.png` is drawn from all rows of the CSV. Sizes that the
-disk cannot hold are skipped, which is printed.
+For each number of rows: writes a synthetic click log as CSV, encodes it in a fresh process, adds the figures to
+`encode.csv` and deletes table and store. Finally draws `encode.png` from all rows of the CSV. Sizes that do not fit on
+the disk are skipped with a message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DISK_BYTES_A_ROW = 400
 
 
 def measure(n_rows: int, scratch: Path, settings: list[str], categories: list[str], keep: bool) -> dict[str, Any]:
-    """One size: generate, encode, look at the store, delete."""
+    """Measure one size: generate, encode, inspect the store, delete."""
     table, store = scratch / f"clicks-{n_rows}.csv", scratch / f"clicks-{n_rows}.store"
     made = script("clicks.py", table.name, "--rows", str(n_rows), *categories, cwd=scratch)
     print(f"{n_rows:,} rows written in {made.seconds:.1f} s", flush=True)

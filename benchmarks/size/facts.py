@@ -3,9 +3,9 @@
     python benchmarks/size/facts.py STORE
     python benchmarks/size/facts.py STORE --part test
 
-With --part, also the metrics on the rows of that part of two predictions that need no training: the click rate of the
-training rows for every row (`base`), and the true probability from the generator (`best`), which no model can beat but
-by luck. The rows are generated again, so the seed and the number of categories must be those of the store's table.
+With --part, also metrics of two predictions that need no training, on the rows of that part: the click rate of the
+training rows for every row (`base`), and the true probability from the generator (`best`), which a model can only beat
+by luck. The rows are generated again, so seed and number of categories must be those of the store's table.
 """
 
 from __future__ import annotations

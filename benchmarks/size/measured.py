@@ -1,7 +1,7 @@
-"""Run a command in a fresh process, and keep what was measured as rows of a CSV file.
+"""Run a command in a fresh process, and keep the measurements as rows of a CSV file.
 
 Only the standard library is imported here and in the scripts that measure. The system counts the memory of the
-process that starts a command towards the peak of that command, so the starting process must stay small.
+process that starts a command as part of that command's peak, so the starting process must stay small.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Measured:
 
     Attributes:
         command: as a user would type it.
-        seconds: from start to end, start of Python included.
-        peak_mb: largest resident memory, pages of mapped files included.
-        output: what it printed to the standard output.
+        seconds: from start to end, including the start of Python.
+        peak_mb: largest resident memory, including pages of mapped files.
+        output: what it printed to stdout.
     """
 
     command: str
@@ -53,7 +53,7 @@ def script(name: str, *arguments: str, cwd: Path) -> Measured:
 
 
 def run_measured(command: Sequence[str], shown: str, cwd: Path) -> Measured:
-    """Run a command of this checkout in a process of its own; stop with its last words where it fails."""
+    """Run a command of this checkout in its own process; if it fails, stop with its last words."""
     inherited = os.environ.get("PYTHONPATH")
     paths = [str(PROJECT / "src"), *([inherited] if inherited else [])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -92,7 +92,7 @@ def _git(*arguments: str) -> str:
 
 
 def keep_rows(path: Path, rows: list[dict[str, Any]], key: tuple[str, ...]) -> None:
-    """Put rows into a CSV file: those of the same key are replaced, the others stay, all sorted by the key."""
+    """Write rows to a CSV file, sorted by key; they replace rows with the same key."""
     old = []
     if path.exists():
         with path.open(newline="") as file:

@@ -51,7 +51,7 @@ def line(axis: Any, rows: list[int], measured: list[float] | list[int], label: s
     axis.loglog(rows, measured, "o-", color=COLOR, label="measured")
     axis.set_xlabel("rows")
     axis.set_ylabel(label)
-    # Whole decades: fewer would have minor ticks with labels of their own.
+    # Full decades; a shorter axis would get labelled minor ticks.
     axis.set_ylim(10 ** math.floor(math.log10(min(measured))), 10 ** (math.floor(math.log10(max(measured))) + 1))
 
 

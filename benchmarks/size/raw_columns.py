@@ -16,7 +16,7 @@ _CRITEO_SIZES = (
 )
 _CRITEO_MISSING = {"C6": 0.12, "C19": 0.44, "C20": 0.44, "C22": 0.76, "C25": 0.44, "C26": 0.44}
 _CRITEO_SCALES = (1.5, 2.5, 2.0, 1.2, 3.0, 2.0, 1.5, 1.2, 2.0, 0.6, 1.0, 0.8, 1.2)
-"""How wide each count is spread, as the standard deviation of its logarithm."""
+"""Spread of each count: the standard deviation of its logarithm."""
 _COUNTS_MISSING = {"I1": 0.45, "I3": 0.21, "I4": 0.22, "I6": 0.22, "I10": 0.45, "I12": 0.77, "I13": 0.22}
 
 
@@ -26,7 +26,7 @@ class RawColumn:
 
     Attributes:
         name: its name.
-        n_values: different values it can take.
+        n_values: number of different values.
         text: how a value is written: a whole number from `first` on, eight hexadecimal digits, or the 64-bit number
             that stands for an address.
         first: smallest whole number.

@@ -2,10 +2,9 @@
 
     python benchmarks/size/raw_sample.py criteo raw/criteo --rows 2000000
 
-With them a recipe can run from end to end without the published files. Values follow Zipf's law over
-about as many different values as the published files have. In Criteo's and KDD2012's format a click depends on the
-values of some columns and on the product of two of them; Avazu's is the synthetic click log. The same seed gives the
-same bytes.
+They let a recipe run end to end without the published files. Values follow Zipf's law over about as many different
+values as in the published files. In Criteo's and KDD2012's format, a click depends on the values of some columns and on
+the product of two of them; Avazu's is the synthetic click log. The same seed gives the same bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _FIRST_AVAZU_ID = 1_000_009_418_151_094_273
 _MIX = np.uint64(0x9E37_79B9_7F4A_7C15)
 _PRODUCT_EFFECT = 1.5
 _CRITEO_BIAS, _KDD2012_BIAS = -1.3, -3.6
-"""Scores of a row whose values have no effect, so that about 26 % and 4 % of the rows are clicked."""
+"""Scores of a row without effects; about 26 % and 4 % of the rows are clicked."""
 
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -54,7 +53,7 @@ class RawFormat:
 
 
 def write_raw_sample(name: str, folder: str | Path, n_rows: int, seed: int = 0) -> Path:
-    """Write a generated raw file, in bounded memory; gives its path.
+    """Write a generated raw file in bounded memory, and return its path.
 
     Args:
         name: avazu, criteo or kdd2012.
@@ -63,8 +62,8 @@ def write_raw_sample(name: str, folder: str | Path, n_rows: int, seed: int = 0) 
         seed: the same seed gives the same bytes.
 
     Raises:
-        ConfigError: for another name, or numbers out of range.
-        UserError: when the disk is full or the folder cannot be written.
+        ConfigError: the name is unknown, or a number is out of range.
+        UserError: the disk is full, or the folder cannot be written.
     """
     if name not in RAW_FORMATS:
         raise ConfigError(f"expected one of {', '.join(RAW_FORMATS)}, given {name!r}")
@@ -115,7 +114,7 @@ def _streams(n_rows: int, seed: int) -> Iterator[tuple[np.random.Generator, int]
 
 
 def _counts(column: CountColumn, n_rows: int, rng: np.random.Generator) -> pl.Series:
-    """Counts as whole numbers; null, which is written as an empty cell, where missing."""
+    """Counts as whole numbers; missing ones are null, written as an empty cell."""
     values = np.floor(np.exp(rng.normal(0.0, column.scale, n_rows))).astype(np.int64) + column.first
     return pl.Series(column.name, values).set(pl.Series(rng.random(n_rows) < column.missing), None)
 
@@ -146,7 +145,7 @@ def _texts(column: RawColumn, ids: Numbers, number: int) -> pl.Series:
 
 
 def _effects(ids: Numbers, number: int) -> Floats:
-    """A number from -1 to 1 for every id of a column, which looks random."""
+    """A pseudo-random number from -1 to 1 for every id of a column."""
     mixed = (ids.astype(np.uint64) + np.uint64(1 + number * 0x0100_0000)) * _MIX
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0xBF58_476D_1CE4_E5B9)

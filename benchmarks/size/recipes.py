@@ -3,9 +3,10 @@
     python benchmarks/size/recipes.py --scratch FOLDER
     python benchmarks/size/recipes.py --scratch FOLDER --recipes criteo --models mdl fm --rows 20000 --out trial.csv
 
-For each data set: writes a generated file in the exact format of the published one, makes a store of it by the recipe,
-trains each model for one epoch and evaluates it on the test rows, each in a fresh process. `recipes.csv` gets one row a
-command. The generated values are not the real ones, so the metrics say that the way works and nothing of the data sets.
+For each data set: writes a generated file in the exact format of the published one, makes a store of it with the
+recipe, trains each model for one epoch and evaluates it on the test rows, each in a fresh process. `recipes.csv` gets
+one row per command. The values are generated, so the metrics show that everything works and say nothing about the real
+data sets.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ COLUMNS = (
 
 
 def settings_of(given: list[str]) -> dict[str, str]:
-    """Settings of the training; `--set` comes last and so wins."""
+    """Settings of the training; `--set` comes last and wins."""
     return {
         "train.max_epochs": "1",
         "train.eval_every": "1",
@@ -43,7 +44,7 @@ def settings_of(given: list[str]) -> dict[str, str]:
 
 
 def prepare(name: str, n_rows: int, scratch: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Write the raw file and make the store; gives the row of figures and the facts of the store."""
+    """Write the raw file and make the store; returns the row of figures and the facts of the store."""
     script("raw_sample.py", name, f"{RAW}/{name}", "--rows", str(n_rows), cwd=scratch)
     took = fielddep("data", "prepare", name, "--raw", RAW, "--out", STORE, "--force", "--quiet", cwd=scratch)
     facts = json.loads(script("facts.py", STORE, cwd=scratch).output)
@@ -69,7 +70,7 @@ def train(model: str, settings: dict[str, str], facts: dict[str, Any], scratch: 
 
 
 def _row(what: str, took: Measured, n_rows: int) -> dict[str, Any]:
-    """Figures of one command; `rows_per_s` is of the whole command, the start of Python included."""
+    """Figures of one command; `rows_per_s` covers the complete command, including the start of Python."""
     return {
         "what": what,
         "rows": n_rows,

@@ -1,10 +1,10 @@
-"""Training and evaluation from a store that was made of a table of many million rows: speed, memory, accuracy.
+"""Training and evaluation from a store of many million rows: speed, memory, accuracy.
 
     python benchmarks/size/train.py --scratch FOLDER
     python benchmarks/size/train.py --scratch FOLDER --store clicks-40000000.store
 
-Writes a synthetic click log and encodes it (or takes a store in FOLDER that `encode.py --keep` left there), trains one
-epoch on its training rows, and evaluates on its test rows, each in a fresh process. `train.csv` gets one row for `fit`
+Writes a synthetic click log and encodes it (or uses a store in FOLDER that `encode.py --keep` left there), trains one
+epoch on its training rows and evaluates on its test rows, each in a fresh process. `train.csv` gets one row for `fit`
 and one for `evaluate`. Next to the metrics of the model are those of the base rate (every row gets the click rate)
 and of the true probability, which only the generator knows and no model can beat.
 """
@@ -20,7 +20,7 @@ from typing import Any
 from measured import HERE, SETTINGS, Measured, fielddep, keep_rows, origin, script
 
 N_ROWS = 13_000_000
-"""The split leaves eight tenths for training: more than ten million rows."""
+"""Eight tenths of them are for training: more than ten million."""
 RUN = "clicks.run"
 COLUMNS = (
     *("what", "n_rows", "n_fields", "n_categories", "d_embed", "batch", "threads"),
@@ -44,7 +44,7 @@ def make_store(n_rows: int, scratch: Path, categories: list[str]) -> Path:
 
 
 def settings_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """Settings of the training; `--set` comes last and so wins."""
+    """Settings of the training; `--set` comes last and wins."""
     given = dict(setting.split("=", 1) for setting in arguments.set)
     return {
         "train.max_epochs": "1",
@@ -91,7 +91,7 @@ def evaluate_row(took: Measured, truth: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(store: Path, scratch: Path, settings: dict[str, str], categories: list[str]) -> list[dict[str, Any]]:
-    """Fit, evaluate and the truth, one after another."""
+    """Fit, evaluate, and compare with the truth."""
     set_ = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     name = str(store.relative_to(scratch)) if store.is_relative_to(scratch) else str(store)
     facts = json.loads(script("facts.py", name, cwd=scratch).output)

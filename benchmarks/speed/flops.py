@@ -1,17 +1,17 @@
-"""How many floating-point operations the arithmetic of a row asks for.
+"""How many floating-point operations a row needs.
 
 Per row, forward, with m fields, k = d_embed, T inner steps, P = m(m-1)/2 pairs; a product and a sum are two operations:
 
     interact   P (2 k^2 + 2 k)                      every e_i^T Phi_ij e_j
-    refine     2 k m^2 + (T + 1) 2 m^3 + 6 T m^2    S = E^T E once, one product S W a step, the updates of W and mu;
+    refine     2 k m^2 + (T + 1) 2 m^3 + 6 T m^2    S = E^T E once, one product S W per step, the updates of W and mu;
                (T + 1) 4 k m^2 + 6 T m^2            or the direct form E W, E^T (E W), whichever is less
     MLP        2 (d_in h + h h + h)                 d_in = P + m(m-1) inputs, two layers of width h
 
-A training step costs three times that, as the backward pass forms a product for the gradient of each factor, and the
-optimiser 6 operations for each of the m (k + 1) table entries of a row.
+A training step costs three times that, because the backward pass forms a product for the gradient of each factor, plus
+6 operations of the optimizer for each of the m (k + 1) table entries of a row.
 
-This counts what the formulas ask of a row that stands alone. A program that shares work between rows of equal values
-does less: its rate by this count is what it is worth, not what the processor did, and may exceed a matrix product's.
+This counts what the formulas need for a single row. A program that shares work between rows with equal values does
+less, so its rate by this count may exceed that of a matrix product.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shapes import Shape
 
 HIDDEN = 100
 BACKWARD = 3
-"""A training step in units of its forward pass."""
+"""Cost of a training step in forward passes."""
 PARTS = ("gather", "refine", "interact", "mlp", "optimiser", "other")
 
 
@@ -39,7 +39,7 @@ def forward_flops(shape: Shape) -> dict[str, float]:
 
 
 def training_flops(shape: Shape) -> dict[str, float]:
-    """Operations of a row in a training step, part by part; gathering and what is left over do no arithmetic."""
+    """Operations of a row in a training step, part by part; gathering and the rest do no arithmetic."""
     found = {part: BACKWARD * n for part, n in forward_flops(shape).items()}
     found["optimiser"] = 6 * len(shape.fields) * (shape.d_embed + 1)
     return {part: float(found.get(part, 0)) for part in PARTS}

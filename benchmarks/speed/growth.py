@@ -3,7 +3,7 @@
     python benchmarks/speed/growth.py
     python benchmarks/speed/growth.py --axes fields batch --rounds 15
 
-One setting changes at a time, all others stay at `BASE`; the points of an axis take turns in one process. Figures go to
+One setting changes at a time, the others stay at `BASE`; the points of an axis take turns in one process. Figures go to
 `growth.csv`, pictures to `plots/`. `--draw` only draws again what is in the CSV.
 """
 
@@ -86,7 +86,7 @@ def measure(name: str, base: Point, values: tuple[int, ...], rounds: int) -> lis
 
 
 def draw(path: Path, folder: Path) -> list[Path]:
-    """One picture an axis of what a CSV file holds."""
+    """Draw one picture per axis from a CSV file."""
     drawn = []
     for name, axis in AXES.items():
         rows = [row for row in read_rows(path) if row["axis"] == name]
@@ -110,7 +110,7 @@ def draw(path: Path, folder: Path) -> list[Path]:
 
 
 def _title(row: dict[str, str], changing: Axis) -> str:
-    """The settings that stay."""
+    """The settings that do not change."""
     names = {"n_ids": "{:,} categories", "n_fields": "{} fields", "d_embed": "k {}", "n_inner_steps": "T {}",
              "batch_rows": "batch {:,}"}  # fmt: skip
     said = [text.format(int(row[setting])) for setting, text in names.items() if setting != changing.setting]

@@ -6,9 +6,9 @@ Writes a store of Avazu's shape (22 fields, 2 million ids, skewed) from syntheti
 same rows in memory:
 
 - ms_per_batch: CPU time of all threads to prepare one batch of 2048 rows, shuffled, with joint ids; nothing else runs.
-- wait_ms: how long a training step waits for its batch, in a training that does run.
-- ms_per_step: CPU time of such a training step, its batch included.
-- share: ms_per_batch / ms_per_step. CPU time, as the thread that prepares batches takes it from the same cores.
+- wait_ms: how long a training step waits for its batch, during training.
+- ms_per_step: CPU time of such a step, including its batch.
+- share: ms_per_batch / ms_per_step. CPU time, because the thread that prepares batches uses the same cores.
 
 Results go to `loading.csv`.
 """
@@ -29,8 +29,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from fielddep.config.defaults import decide
-from fielddep.config.settings import Config
+from fielddep.config.settings import Config, fill_defaults
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.field import FieldEncoder
 from fielddep.encoding.schema import Field, Schema
@@ -50,7 +49,7 @@ CHUNK_ROWS = 1 << 18
 
 
 def encoder_of(shape: Shape, n_rows: int) -> Encoder:
-    """An encoder with as many values a field as the shape has; their names do not matter."""
+    """An encoder with as many values per field as the shape; their names do not matter."""
     fields = tuple(Field(name=name, kind="categorical") for name in shape.fields)
     vocabularies = [
         Vocabulary(values=pl.int_range(len(count) - 2, eager=True).cast(pl.String), counts=count.astype(np.int64))
@@ -82,9 +81,9 @@ def rows_in_memory(store: Store) -> StorePart:
 
 
 def trainer_of(shape: Shape, store: Store, loader: Loader) -> Trainer:
-    """A trainer with the settings that `fit` would decide on, values replaced by the rare id included."""
+    """A trainer with the settings that `fit` would choose, including replacement by the rare id."""
     settings = {"model.d_embed": shape.d_embed, "train.batch_size": shape.batch_rows}
-    config = decide(Config().replace(settings), n_rows=loader.n_rows)
+    config = fill_defaults(Config().replace(settings), n_rows=loader.n_rows)
     return Trainer(
         build_model(store.layout, TARGET.n_outputs, config.model),
         TARGET,
@@ -96,14 +95,14 @@ def trainer_of(shape: Shape, store: Store, loader: Loader) -> Trainer:
 
 
 def loading_ms(loader: Loader) -> float:
-    """CPU milliseconds a batch over one epoch."""
+    """CPU milliseconds per batch over one epoch."""
     start = time.process_time()
     n_batches = sum(1 for _ in loader.batches(0))
     return (time.process_time() - start) / n_batches * 1e3
 
 
 def training_ms(trainer: Trainer, n_steps: int) -> tuple[float, float]:
-    """CPU milliseconds a training step, and milliseconds of waiting for its batch (median)."""
+    """CPU milliseconds per training step, and median milliseconds of waiting for its batch."""
     batches: Iterator = trainer.train.batches(0)
     for _ in range(3):
         trainer.train_step(next(batches))

@@ -4,9 +4,9 @@
     python benchmarks/speed/parts.py --shapes frappe avazu --programs fielddep
 
 The shares come from profiled steps (`sections.py`), rows and operations per second from steps without a profiler, the
-operations of a row from `flops.py`. The compiled form gathers, refines and interacts in one function: there *interact*
-is the time of that function in the same model without dependencies, with the gathering of embeddings in it, and
-*refine* is what the dependencies add. Rows go to `parts.csv`; the part *step* is the whole.
+operations of a row from `flops.py`. The compiled form gathers, refines and interacts in one function. There, *interact*
+is the time of that function in the same model without dependencies, including the gathering of embeddings, and *refine*
+is what the dependencies add. Rows go to `parts.csv`; the part *step* is the complete step.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def part_seconds(shape: Shape, program: str, rounds: int) -> Seconds:
     whole_model, without_loop = PROGRAMS[program](shape), PROGRAMS[program](shape, dependencies="none")
     steps: list[Seconds] = []
     for batch in shape.batches(WARM_UP + rounds):
-        # In turn, as the difference of the two is wanted.
+        # In turn, because their difference is needed.
         step = section_seconds(lambda batch=batch: whole_model.train(batch))  # type: ignore[misc]  # binds the batch
         if FUSED in step:
             alone = section_seconds(lambda batch=batch: without_loop.train(batch))  # type: ignore[misc]  # the same

@@ -1,4 +1,4 @@
-"""Next to what a user would pick: DeepCTR-Torch (DeepFM, xDeepFM) and LightGBM.
+"""Comparison with what a user might choose instead: DeepCTR-Torch (DeepFM, xDeepFM) and LightGBM.
 
     sh benchmarks/speed/peers_env.sh                          once: the environment of DeepCTR-Torch
     python benchmarks/speed/peers.py                          everything
@@ -9,11 +9,11 @@
 runs in its own process, ours and theirs in turn, `--turns` times; the figure is the median over all steps.
 `fielddep_rows_per_s` is what the library did in the same turns.
 
-*best*: whole trainings on Frappe and flights by each program's own loop, stopped early on the validation rows, on the
-splits of `benchmarks/accuracy`. `seconds` is the time to the evaluation with the lowest validation loss, evaluations
-included; `prepare_s` is what came before (encoding, search for crosses, binning; empty for DeepCTR-Torch, which gets
+*best*: complete trainings on Frappe and flights by each program's own loop, stopped early on the validation rows, on
+the splits of `benchmarks/accuracy`. `seconds` is the time to the evaluation with the lowest validation loss, including
+evaluations; `prepare_s` is what came before (encoding, search for crosses, binning; empty for DeepCTR-Torch, which gets
 our ids). A training of DeepCTR-Torch that still improves at `--limit-minutes` ends with that epoch; `limit_s` says so.
-The median of `--turns` seeds is kept, every evaluation of all seeds stands in `curves.csv`.
+The median of `--turns` seeds is kept; `curves.csv` has every evaluation of all seeds.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _rates(seconds: list[float]) -> dict[str, object]:
 
 
 def step_data(shape: str, rounds: int, folder: Path) -> tuple[Path, int]:
-    """File of the batches of a shape or of a real table, and the embedding size."""
+    """File with batches of a shape or a real table, and the embedding size."""
     n_rows = (WARM_UP + rounds) * BATCH_ROWS
     if shape in SHAPES:
         return save_rows(folder / "steps.npz", {"train": SHAPES[shape].table(n_rows)}), SHAPES[shape].d_embed
@@ -100,7 +100,7 @@ def measure_best(
 
 
 def best_rows(program: str, results: list[dict[str, Any]]) -> list[dict[str, object]]:
-    """The training whose time to its best loss is the median of all; trees have no step, so their rate is this one."""
+    """The training with the median time to its best loss; trees have no steps, so this gives their rate."""
     ends = sorted(
         ((*min(result["curve"], key=lambda point: point[1]), result) for result in results), key=lambda e: e[0]
     )

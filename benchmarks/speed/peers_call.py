@@ -1,4 +1,4 @@
-"""How `peers.py` runs a program in a process of its own, and hands it its rows."""
+"""How `peers.py` runs a program in its own process and passes it its rows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ DEEPCTR = {"deepctr-deepfm": ("deepfm", 2048), "deepctr-xdeepfm": ("xdeepfm", 20
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Caller:
-    """Runs one program in a process of its own.
+    """Runs one program in its own process.
 
     Attributes:
         python: interpreter of the peers' environment.
         threads: threads of every program.
-        limit_s: seconds of a whole training of DeepCTR-Torch at most.
+        limit_s: most seconds of a training of DeepCTR-Torch.
     """
 
     python: Path
@@ -35,7 +35,7 @@ class Caller:
     limit_s: float
 
     def __call__(self, what: str, program: str, data: Path, table: str | None, d_embed: int, seed: int = 0) -> Any:
-        """What the program printed; None where it did not come to an end, for instance for want of memory."""
+        """What the program printed; None if it did not finish, for instance because it ran out of memory."""
         if program in DEEPCTR:
             model, batch_rows = DEEPCTR[program]
             command = [str(self.python), str(HERE / "peers_deepctr.py"), what, "--model", model]

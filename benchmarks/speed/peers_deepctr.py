@@ -1,4 +1,4 @@
-"""DeepFM and xDeepFM of DeepCTR-Torch; runs in the environment of `peers_env.sh`, so it imports nothing of ours.
+"""DeepFM and xDeepFM of DeepCTR-Torch; runs in the environment of `peers_env.sh`, so it does not import fielddep.
 
     python peers_deepctr.py steps --model xdeepfm --data FILE.npz --d-embed 40 --batch-rows 2048
     python peers_deepctr.py best  --model xdeepfm --data FILE.npz --d-embed 40 --batch-rows 2048
@@ -59,7 +59,7 @@ def steps(model: Any, data: Any, batch_rows: int, warm_up: int) -> dict[str, Any
 
 
 class Clock(Callback):  # type: ignore[misc]  # the peer has no types
-    """Writes down time and validation loss of every epoch, and ends the training after so many seconds."""
+    """Records time and validation loss of every epoch, and stops the training after a time limit."""
 
     def __init__(self, limit_s: float) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Clock(Callback):  # type: ignore[misc]  # the peer has no types
 
 
 def best(model: Any, data: Any, batch_rows: int, patience: int, max_epochs: int, limit_s: float) -> dict[str, Any]:
-    """Train by the library's own `fit`, stopped early on the validation loss, or after the epoch of the limit."""
+    """Train with the library's own `fit`, stopped early on the validation loss or by the time limit."""
     clock = Clock(limit_s)
     stop = EarlyStopping(monitor=LOSS, patience=patience, mode="min")
     columns = {part: list(data[f"{part}_ids"].T) for part in ("train", "validation")}
@@ -124,7 +124,7 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
-            thread.join()  # at import the library looks for a newer version of itself, which would disturb the clock
+            thread.join()  # at import, the library looks for a newer version of itself, which would disturb the timing
     data = dict(np.load(given.data))
     model = build(given.model, data["sizes"], given.d_embed, given.seed)
     if given.what == "steps":

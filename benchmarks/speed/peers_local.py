@@ -1,4 +1,4 @@
-"""The library itself and LightGBM on the tables of the accuracy benchmark, in a process of their own.
+"""fielddep and LightGBM on the tables of the accuracy benchmark, each in its own process.
 
     python peers_local.py steps --data FILE.npz --d-embed 40 --batch-rows 2048
     python peers_local.py best fielddep-tuned --table frappe
@@ -21,7 +21,7 @@ import torch
 from fielddep.config.settings import Config
 from fielddep.config.trees import TreeConfig
 from fielddep.encoding.rows import EncodedRows, Layout
-from fielddep.experiments.contenders import find_contender, read_settings
+from fielddep.experiments.plan import find_contender, read_settings
 from fielddep.observer import Observer
 from fielddep.training.checkpoint import Evaluation
 from fielddep.training.fit import train
@@ -45,7 +45,7 @@ def encoded(name: str) -> Prepared:
 
 
 def settings_file(program: str, name: str) -> Path | None:
-    """Where a search's choice for this program on this table stands; None for programs that are not tuned."""
+    """File with the tuned settings of this program on this table; None for programs that are not tuned."""
     model, _, tuned = program.rpartition("-")
     return ACCURACY / "configs" / f"{MODELS[model]}-{name}.toml" if tuned == "tuned" else None
 
@@ -57,7 +57,7 @@ def has_settings(program: str, name: str) -> bool:
 
 
 def config_of(program: str, name: str, seed: int, threads: int) -> Config:
-    """Settings of a program: those that a search on validation rows chose, or none at all."""
+    """Settings of a program: those that a search chose on validation rows, or the defaults."""
     file = settings_file(program, name)
     contender = find_contender(MODELS[program.removesuffix("-tuned")])
     chosen = {} if file is None else read_settings(file, contender)
@@ -65,7 +65,7 @@ def config_of(program: str, name: str, seed: int, threads: int) -> Config:
 
 
 class Clock(Observer):
-    """Writes down when every validation loss was known."""
+    """Records when every validation loss was known."""
 
     def __init__(self) -> None:
         self.start = time.perf_counter()
@@ -77,7 +77,7 @@ class Clock(Observer):
 
 
 def best(table: tables.BenchTable, config: Config) -> dict[str, Any]:
-    """Train one program with early stopping; every tree of LightGBM is an evaluation, its binning counts."""
+    """Train one program with early stopping; for LightGBM every tree is an evaluation, and binning counts."""
     start = time.perf_counter()
     prepared = table.encoded(config)
     prepare_s = time.perf_counter() - start

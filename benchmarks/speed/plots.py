@@ -1,4 +1,4 @@
-"""The pictures of the speed benchmark: one line against one axis, all in one plain style."""
+"""The pictures of the speed benchmark: line plots in one plain style."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 COLOUR = "#1f5a93"
 MOST_ON_A_LINEAR_SCALE = 20
-"""Rates that differ more than so many times would lie on the axis."""
+"""Rates that differ by a larger factor would lie on the axis."""
 
 
 def draw_line(
@@ -27,16 +27,16 @@ def draw_line(
     title: str,
     log_x: bool,
 ) -> None:
-    """Draw measured points, joined, with a band of their spread.
+    """Draw measured points as a line, with a band for their spread.
 
     Args:
-        path: PNG file to write; its folder is made where it is absent.
+        path: PNG file; its folder is created if necessary.
         x: positions.
         y: medians.
         band: lower and upper quartiles.
         x_label: what x is.
         y_label: what y is.
-        title: one line above.
+        title: line above the plot.
         log_x: whether x is drawn on a logarithmic scale.
     """
     figure = Figure(figsize=(5.0, 3.2), dpi=150, layout="constrained")

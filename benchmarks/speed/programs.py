@@ -1,8 +1,9 @@
-"""The programs that the speed benchmark compares, each with the same two verbs: learn from a batch, predict one.
+"""The programs that the speed benchmark compares; each can train on a batch and predict one.
 
 *fielddep* is the library as it is, *fielddep-plain* the same with its compiled kernels switched off, *textbook* the
-form of `textbook.py`. Training is a whole step: forward, backward and optimiser. The library trains with the settings
-that `fit` would decide on, its ridge included; only the replacing of ids by the rare id is off, which no other has.
+form of `textbook.py`. Training means complete steps: forward, backward and optimizer. The library trains with the
+settings that `fit` would choose, including the ridge, but does not replace ids by the rare id, because no other program
+does.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from typing import Protocol, TypeAlias
 
 import torch
 
-from fielddep.config.defaults import decide
-from fielddep.config.settings import Config
+from fielddep.config.settings import Config, fill_defaults
 from fielddep.encoding.rows import Batch
 from fielddep.encoding.target import Target
 from fielddep.nn import build_model
@@ -33,7 +33,7 @@ Kernels: TypeAlias = Callable[[], AbstractContextManager[object]]
 
 TARGET = Target(name="y", task="binary", classes=(0, 1))
 N_TABLE_ROWS = 1_000_000
-"""Rows of the table that settings and counts are decided for."""
+"""Rows of the table that settings and counts depend on."""
 VALIDATION_ROWS = 8192
 FIT_STEPS = 5
 
@@ -48,11 +48,11 @@ class Program(Protocol):
         """Logits of a batch, without gradients."""
 
     def fit(self) -> None:
-        """Train `FIT_STEPS` steps and evaluate once, as in use; for the peak of memory."""
+        """Train `FIT_STEPS` steps and evaluate once, to measure peak memory."""
 
 
 def plain_kernels() -> AbstractContextManager[object]:
-    """Within the block the library uses its plain PyTorch form; it always does where it has no compiled one."""
+    """Use the plain PyTorch form of the library, as it does without compiled kernels."""
     try:
         from fielddep.nn import kernels
     except ImportError:
@@ -62,7 +62,7 @@ def plain_kernels() -> AbstractContextManager[object]:
 
 
 def config_of(shape: Shape) -> Config:
-    """The settings that `fit` would decide on, with the sizes of the shape."""
+    """The settings that `fit` would choose, with the sizes of the shape."""
     settings = {
         "data.target": TARGET.name,
         "data.crosses": "none",
@@ -73,7 +73,7 @@ def config_of(shape: Shape) -> Config:
         "train.max_epochs": 1,
         "train.eval_every": 1.0,
     }
-    return decide(Config().replace(settings), n_rows=N_TABLE_ROWS)
+    return fill_defaults(Config().replace(settings), n_rows=N_TABLE_ROWS)
 
 
 class FieldDep:
@@ -106,7 +106,7 @@ class FieldDep:
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> torch.Tensor:
-        """Logits as `Predictor.logits` takes them, so many rows at a time."""
+        """Logits, batch by batch as in `Predictor.logits`."""
         model = self.trainer.model.eval()
         starts = range(0, len(batch), BATCH_ROWS)
         with self.kernels():
@@ -122,7 +122,7 @@ class FieldDep:
 
 
 def _trainer(shape: Shape, dependencies: str, folder: Path) -> Trainer:
-    """A trainer as `fielddep fit` would have it, over an epoch of `FIT_STEPS` steps."""
+    """A trainer like that of `fielddep fit`, with an epoch of `FIT_STEPS` steps."""
     config = config_of(shape).replace({"model.dependencies": dependencies})
     trainer = Trainer(
         build_model(shape.layout, 1, config.model, seed=0),
@@ -134,7 +134,7 @@ def _trainer(shape: Shape, dependencies: str, folder: Path) -> Trainer:
         checkpoints=CheckpointFolder(folder),
     )
     for state in trainer.optimizer.state().values():
-        state.zero_()  # the system hands out memory at the first touch; a step in mid-training meets no such delay
+        state.zero_()  # touches the memory, which the system allocates only now; later steps have no such delay
     return trainer
 
 
@@ -168,7 +168,7 @@ class Textbook:
 
     @torch.no_grad()
     def predict(self, batch: Batch) -> torch.Tensor:
-        """Logits of a batch, in parts of the size of a training batch: it could not hold more in memory."""
+        """Logits, one training batch at a time, because more would not fit into memory."""
         model = self.trainer.model.eval()
         return torch.cat([model(ids_BF) for ids_BF in torch.split(batch.inputs.ids_BF, self.shape.batch_rows)])
 

@@ -1,4 +1,4 @@
-"""The committed figures: CSV files whose rows newer measurements of the same thing replace, and their origin."""
+"""The committed figures as CSV files, and their origin. New measurements replace old ones of the same thing."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def write_rows(
     """Write measurements into a CSV file, sorted by key; rows of the same key are replaced, all others stay.
 
     Args:
-        path: file, made where it is absent.
-        rows: measurements; columns they lack stay empty.
+        path: CSV file, created if necessary.
+        rows: measurements; missing columns stay empty.
         columns: header of the file.
         key: columns that say what is measured.
-        whole: fewer columns than `key`, where all rows that agree in these are replaced together.
+        whole: fewer columns than `key`; all rows that agree in these are replaced together.
     """
     fresh = [{column: _text(row.get(column)) for column in columns} for row in rows]
     replaced = {tuple(row[c] for c in whole or key) for row in fresh}
@@ -62,7 +62,7 @@ def write_rows(
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Rows of a CSV file; none where there is no file yet."""
+    """Rows of a CSV file; none if it does not exist."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -78,7 +78,7 @@ def _text(value: object) -> str:
 
 
 def _sort_key(key: tuple[str, ...]) -> tuple[tuple[bool, float, str], ...]:
-    """Numbers by size, before texts by letter."""
+    """Numbers by size, then texts in alphabetical order."""
     parts = []
     for part in key:
         try:
@@ -107,7 +107,7 @@ def _processor() -> str:
 
 
 def commit() -> str:
-    """Short hash of the commit; a plus sign says that `src` held changes that were not committed."""
+    """Short hash of the commit; a plus sign means that `src` had uncommitted changes."""
     short = _git("rev-parse", "--short", "HEAD")
     return f"{short}+" if _git("status", "--porcelain", "--", str(HERE.parents[1] / "src")) else short
 

@@ -1,7 +1,7 @@
 """One row at a time through `Predictor`: read, encode, refine, predict.
 
-The bundle knows as many values a field as the shape has ids, so that looking one up costs what it would in life. A
-value is a text of nine characters, like the hashed values of Avazu and Criteo.
+The bundle knows as many values per field as the shape has ids, so looking one up costs as much as in practice. A value
+is a text of nine characters, like the hashed values of Avazu and Criteo.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Answer = Callable[[pl.DataFrame], pl.DataFrame]
 
 
 def value_texts(field: int, ranks: np.ndarray) -> list[str]:
-    """Texts of the values of a field: different for different ranks, as multiplying by an odd number is one to one."""
+    """Texts of the values of a field; they differ, because multiplying by an odd number is one-to-one."""
     mixed = (ranks.astype(np.uint64) * 2_654_435_761 + 97 * field) % 2**32
     return [f"v{number:08x}" for number in mixed.tolist()]
 
@@ -54,7 +54,7 @@ def encoder_of(shape: Shape) -> Encoder:
 
 
 def one_row_frames(shape: Shape, n_rows: int) -> list[pl.DataFrame]:
-    """Rows of the shape, each a frame of its own, with the texts of its values."""
+    """Rows of the shape, each as a frame with the texts of its values."""
     ids_RF = shape.table(n_rows, seed=2).ids_RF
     columns = {name: value_texts(f, ids_RF[:, f]) for f, name in enumerate(shape.fields)}
     return [pl.DataFrame({name: [texts[row]] for name, texts in columns.items()}) for row in range(n_rows)]

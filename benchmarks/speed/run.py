@@ -5,8 +5,8 @@
     python benchmarks/speed/run.py --programs fielddep --rounds 15
 
 The programs (`programs.py`) take turns in one process, a step each; figures are medians over the rounds after warm-up.
-The peak of memory of each program is that of a fresh process that trains some steps and evaluates once. Measured rows
-replace the same rows of `results.csv`, all others stay.
+The peak memory of each program is that of a fresh process that trains some steps and evaluates once. Measured rows
+replace the same rows of `results.csv`; all others stay.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def measure_rows(shape: Shape, names: list[str], n_rows: int) -> list[dict[str, 
 
 
 def _each(do: Callable[[T], object], things: Sequence[T]) -> Callable[[int], object]:
-    """Work on the thing of a round."""
+    """Apply the work to the item of a round."""
     return lambda number: do(things[number])
 
 
 def measure_peaks(rows: list[dict[str, object]], shape: Shape, threads: int) -> None:
-    """Add the peak of memory to the rows of training."""
+    """Add peak memory to the rows of training."""
     for row in rows:
         if row["what"] == "train":
             arguments = ("--peak", "--shapes", shape.name, "--programs", str(row["program"]), "--threads", str(threads))
@@ -71,17 +71,17 @@ def measure_peaks(rows: list[dict[str, object]], shape: Shape, threads: int) -> 
 
 
 def peak_of(shape: Shape, name: str) -> float:
-    """Peak of this process after building one program and training it briefly, an evaluation included."""
+    """Peak memory of this process after building one program, training it briefly and evaluating it."""
     PROGRAMS[name](shape).fit()
     return peak_mb()
 
 
 def measure(shape: Shape, arguments: argparse.Namespace) -> list[Row]:
-    """Everything asked for of one shape."""
+    """Everything asked for, for one shape."""
     rows = []
     if {"train", "predict"} & set(arguments.what):
         rows += measure_batches(shape, arguments.what, arguments.programs, arguments.rounds)
-        gc.collect()  # the tables of one measurement must be gone before the next one's memory is needed
+        gc.collect()  # frees the tables of one measurement before the next one needs memory
         if not arguments.no_peak:
             measure_peaks(rows, shape, arguments.threads)
     if "row" in arguments.what:

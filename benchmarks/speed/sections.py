@@ -1,8 +1,8 @@
 """Which part of a training step takes how long.
 
-The functions that do the parts are wrapped by name in labelled sections of torch's profiler. A backward node belongs to
-the part whose forward operation made it: the profiler gives both the same sequence number. Names that a version of the
-library lacks are skipped, so that the plain and the compiled form are measured by the same code.
+The functions of the parts are wrapped by name in labelled sections of torch's profiler. A backward node belongs to the
+part whose forward operation made it: the profiler gives both the same sequence number. Names that a version of the
+library does not have are skipped, so the same code measures the plain and the compiled form.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ WHERE = {
     "torch.nn:Sequential.forward": "mlp",
     "fielddep.training.optim:Optimizer.step": "optimiser",
 }
-"""Functions, and the part each does. The only `Sequential` of a model is its network."""
+"""Functions and their parts. The only `Sequential` of a model is its network."""
 
 
 @contextmanager
 def labelled() -> Iterator[None]:
-    """Within the block the functions of `WHERE` carry the label of their part."""
+    """Label the functions of `WHERE` with their part."""
     patches = []
     for where, part in WHERE.items():
         module_name, _, path = where.partition(":")
@@ -65,12 +65,12 @@ def _in_section(function: Callable[..., Any], part: str) -> Callable[..., Any]:
 
 
 def section_seconds(work: Callable[[], object]) -> dict[str, float]:
-    """Seconds of each labelled part of some work, its backward pass included, and of the whole as `WHOLE`."""
+    """Seconds of each labelled part of some work, including its backward pass, and in total as `WHOLE`."""
     with labelled(), profile(activities=[ProfilerActivity.CPU]) as profiler, record_function(WHOLE):
         work()
     events = sorted((e for e in profiler.events() or () if e.name), key=lambda event: event.time_range.start)
     seconds: dict[str, float] = defaultdict(float)
-    # An operation that makes a node is the last one to see the node's number as the next to be given.
+    # The operation that makes a node is the last one before the sequence number passes that of the node.
     forward = itertools.takewhile(lambda event: not event.name.startswith(BACKWARD), events)
     part_of_node = {event.sequence_nr: _part_of(event) for event in forward}
     for event in events:
@@ -84,7 +84,7 @@ def section_seconds(work: Callable[[], object]) -> dict[str, float]:
 
 
 def _part_of(event: Any) -> str | None:
-    """The part of the outermost section around an event; a section inside another one is part of that."""
+    """The part of the outermost section around an event."""
     found = None
     while event is not None:
         if event.name.startswith(LABEL):

@@ -1,11 +1,11 @@
 """The shapes of the speed benchmark: how many fields and ids five well-known tables have, and rows like theirs.
 
-The tables themselves are not needed: a training step costs what its shapes and its ids make it cost. The sizes of
-Frappe's and ML-Rating's fields are those of the real tables; those of the others are of their order of magnitude. All
-sum exactly to the published number of categories.
+The tables themselves are not needed, because the cost of a training step depends only on shapes and ids. The fields of
+Frappe and ML-Rating have their real sizes, those of the others the real order of magnitude. All sum exactly to the
+published number of categories.
 
-Ids are skewed as in life: within a field the id of rank r is drawn with probability in proportion to r^-ZIPF. The most
-frequent id comes first, as in a vocabulary ordered by falling count. Everything follows from one seed.
+Ids are skewed as in real tables: within a field, the id of rank r is drawn with a probability proportional to r^-ZIPF.
+The most frequent id comes first, as in a vocabulary. Everything follows from one seed.
 
 Shape legend: R rows, F fields.
 """
@@ -35,7 +35,7 @@ class Shape:
         fields: number of ids of every field, by name.
         d_embed: size of an embedding (k).
         n_inner_steps: steps of refinement (T).
-        batch_rows: rows a training step.
+        batch_rows: rows per training step.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Shape:
 
     @property
     def layout(self) -> Layout:
-        """What a model knows of the fields."""
+        """What a model knows about the fields."""
         return Layout(names=tuple(self.fields), n_ids=tuple(self.fields.values()))
 
     @property
@@ -71,7 +71,7 @@ class Shape:
         return [table.batch(slice(i * size, (i + 1) * size)) for i in range(n_batches)]
 
     def counts(self, n_rows: int) -> list[npt.NDArray[np.float64]]:
-        """How often every id is expected in so many rows, field by field."""
+        """How often every id is expected in `n_rows` rows, field by field."""
         return [zipf_shares(n) * n_rows for n in self.fields.values()]
 
 

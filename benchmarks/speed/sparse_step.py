@@ -2,9 +2,9 @@
 
     python benchmarks/speed/sparse_step.py
 
-Times whole training steps (forward, backward, optimiser) of one model over 20 thousand and one over 2 million ids,
+Times complete training steps (forward, backward, optimizer) of one model over 20 thousand and one over 2 million ids,
 interleaved in one process, and writes the ratio of the medians to `sparse_step.csv`. The ranks of the ids follow the
-same power law in both, so the larger model also meets more distinct ids a batch, as it would in life.
+same power law in both, so the larger model also sees more distinct ids per batch, as in practice.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def trainer_of(n_ids: int, optimizer: str, d_embed: int) -> Trainer:
     loader = Loader(nothing, batch_size=BATCH_ROWS)
     trainer = Trainer(model, TARGET, config.train, train=loader, validation=StorePart.of(nothing))
     for state in trainer.optimizer.state().values():
-        state.zero_()  # the system hands out memory at the first touch; a step in mid-training meets no such delay
+        state.zero_()  # touches the memory, which the system allocates only now; later steps have no such delay
     return trainer
 
 
@@ -70,7 +70,7 @@ def batches(trainer: Trainer, n_batches: int, seed: int) -> list[Batch]:
 
 
 def compare(optimizer: str, sizes: tuple[int, int], n_steps: int, d_embed: int) -> dict[int, float]:
-    """Median seconds a step of each size, steps taken in turn."""
+    """Median seconds per step of each size, the steps in turn."""
     trainers = {n: trainer_of(n, optimizer, d_embed) for n in sizes}
     work = {n: batches(t, n_steps + 3, seed=0) for n, t in trainers.items()}
     seconds: dict[int, list[float]] = {n: [] for n in sizes}

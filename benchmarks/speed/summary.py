@@ -54,7 +54,7 @@ def _shape_table(results: pl.DataFrame) -> str:
 
 
 def _peer_texts(results: pl.DataFrame) -> list[str]:
-    """Time to the best validation loss, and training speed against that of peers, as far as they were measured."""
+    """Time to the best validation loss, and training speed next to that of the peers, if measured."""
     texts = []
     best = results.filter(pl.col("what") == "best").sort("shape", "seconds")
     if len(best):
@@ -77,7 +77,7 @@ def _peer_texts(results: pl.DataFrame) -> list[str]:
 
 
 def _time(row: dict[str, Any]) -> str:
-    """Seconds to the best loss; a lower bound for a training that was stopped when its time was up."""
+    """Seconds to the best loss; a lower bound for a training that ran out of time."""
     return f"{row['seconds']:,.1f}" + (" (stopped)" if row["limit_s"] else "")
 
 
@@ -94,7 +94,7 @@ def _row(results: pl.DataFrame, shape: str, what: str, program: str) -> dict[str
 
 
 def filled(page: str) -> str:
-    """The page with its tables as the CSV file has them."""
+    """The page with its tables made from the CSV file."""
     before, rest = page.split(START)
     body = speed_text(pl.read_csv(RESULTS))
     return f"{before}{START}\n\n{body}\n\n{END}{rest.split(END)[1]}"

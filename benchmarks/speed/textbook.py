@@ -1,8 +1,8 @@
 """The textbook form of Meta-Dependency Learning, for comparison only.
 
-Written straight from the formulas, as one would without a thought of speed: E W and E^T (E W) in every inner step, all
-bilinear products as one broadcast batched product, dense gradients of the embedding tables, and `torch.optim.Adagrad`
-over all parameters. Given the same weights it computes the same function as `fielddep.nn.mdl.MDL`, which a test checks.
+Written directly from the formulas, without regard to speed: E W and E^T (E W) in every inner step, all bilinear
+products as one broadcast batched product, dense gradients of the embedding tables, and `torch.optim.Adagrad` over all
+parameters. Given the same weights it computes the same function as `fielddep.nn.mdl.MDL`, which a test checks.
 
 Shape legend: B rows, F fields (m), D embedding size (k), P pairs m(m-1)/2, Q dependency inputs m(m-1).
 """
@@ -27,7 +27,7 @@ class TextbookMDL(nn.Module):
         inner_lr: eta.
         sparsity: lambda.
         hidden: width of the two hidden layers.
-        init_scale: standard deviation of the embeddings at the start.
+        init_scale: initial standard deviation of the embeddings.
 
     Shape:
         joint ids (B, F) -> logits (B,).
@@ -122,7 +122,7 @@ class TextbookTrainer:
         self.optimizer = torch.optim.Adagrad(model.parameters(), lr=lr)
 
     def train_step(self, ids_BF: torch.Tensor, target_B: torch.Tensor) -> float:
-        """Learn from one batch; returns its loss."""
+        """Train on one batch and return its loss."""
         self.model.train()
         self.optimizer.zero_grad()
         loss = F.binary_cross_entropy_with_logits(self.model(ids_BF), target_B)

@@ -1,7 +1,6 @@
-"""How things are timed: programs in turn within one process, without warm-up, medians; memory in a fresh process.
+"""How programs are timed: in turn within one process, without the warm-up, as medians; memory in a fresh process.
 
-Taking turns lets every program meet the same disturbances of a shared machine, so their ratio is steadier than any of
-their times.
+Programs that take turns meet the same disturbances of a shared machine, so their ratio is steadier than their times.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def in_turn(
     Args:
         works: what to time, by program; each is called with the number of the round.
         rounds: timed calls of each.
-        warm_up: calls before, not timed.
+        warm_up: untimed calls before that.
     """
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for number in range(warm_up + rounds):
@@ -57,7 +56,7 @@ def latencies(seconds: Sequence[float]) -> dict[str, object]:
 
 
 def peak_mb() -> float:
-    """Largest resident memory of this process so far (VmHWM), in units of a million bytes."""
+    """Largest resident memory of this process so far (VmHWM), in millions of bytes."""
     for line in Path("/proc/self/status").read_text("utf-8").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024 / 1e6
@@ -65,7 +64,7 @@ def peak_mb() -> float:
 
 
 def peak_in_fresh_process(script: Path, *arguments: str) -> float | None:
-    """The peak that a script prints as its last line; None where it did not survive, for want of memory."""
+    """The peak that a script prints as its last line; None if it ran out of memory."""
     done = subprocess.run([sys.executable, str(script), *arguments], stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         print(f"{script.name} {' '.join(arguments)}: ended with {done.returncode}, no peak", flush=True)
@@ -74,7 +73,7 @@ def peak_in_fresh_process(script: Path, *arguments: str) -> float | None:
 
 
 def matmul_gflops(size: int = 2048, *, repeats: int = 5) -> float:
-    """What a plain float32 matrix product of torch reaches on this machine with the threads it has."""
+    """What a plain float32 matrix product of torch reaches here, with the current threads."""
     a, b = torch.randn(size, size), torch.randn(size, size)
     seconds = in_turn({"product": lambda _: a @ b}, rounds=repeats)["product"]
     return 2 * size**3 / float(np.median(seconds)) / 1e9

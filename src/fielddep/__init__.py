@@ -1,6 +1,6 @@
-"""fielddep: supervised learning on large categorical tables, with the dependencies between fields of every row.
+"""Supervised learning on large categorical tables, with the dependencies between the fields of every row.
 
-Public names are imported when they are first used, so that `import fielddep` stays light.
+Public names are imported on first use, so `import fielddep` is fast.
 """
 
 from __future__ import annotations

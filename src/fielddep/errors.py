@@ -1,19 +1,16 @@
 """Errors of the library.
 
-Everything a user can fix is a `UserError`: the command line prints it without a traceback and exits with 2.
-A message says what was expected, what was given and what to do.
+Everything a user can fix is a `UserError`, which the command line prints without a traceback, exiting with 2. A message
+says what was expected, what was given and what to do.
 """
 
 
 class FieldDepError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base class of all errors of the library."""
 
 
 class UserError(FieldDepError, ValueError):
-    """Something the caller can fix: input, settings or files.
-
-    It is a `ValueError` too, so that scikit-learn tools and users' `except ValueError` treat it as one.
-    """
+    """Something the caller can fix: input, settings or files. Also a `ValueError`, as scikit-learn expects."""
 
 
 class ConfigError(UserError):
@@ -29,15 +26,15 @@ class SourceChangedError(TableError):
 
 
 class SchemaError(UserError):
-    """A table does not fit its schema: columns absent, target unusable, too few fields."""
+    """A table does not match its schema: columns missing, target unusable, too few fields."""
 
 
 class UnknownValueError(UserError):
-    """A value never seen in training arrived while `handle_unknown="error"`."""
+    """A value was never seen in training, and `data.handle_unknown` is "error"."""
 
 
 class SplitError(UserError):
-    """A split cannot be made as asked, for instance because one part would be empty."""
+    """A split is impossible, for instance because a part would be empty."""
 
 
 class BundleError(UserError):
@@ -49,7 +46,7 @@ class StoreError(UserError):
 
 
 class CheckpointError(UserError):
-    """A training checkpoint cannot be used to resume this run."""
+    """A checkpoint cannot be used to resume this run."""
 
 
 class TrainingError(UserError):
@@ -57,4 +54,4 @@ class TrainingError(UserError):
 
 
 class MissingExtraError(UserError):
-    """An optional dependency is needed; the message names the extra to install."""
+    """An optional dependency is missing; the message names the extra to install."""

@@ -1,6 +1,6 @@
-"""Observers: progress bars, logs and all else that looks on while tables are encoded and models trained or compared.
+"""Observers: progress bars and logs that are told about encoding, training and experiments.
 
-An observer cannot change a result. Whatever it raises ends the work and reaches the caller unchanged.
+An observer cannot change a result. What it raises stops the work and reaches the caller unchanged.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class JobResult:
-    """How a search, a trial of one, or a run ended.
+    """How a search, a trial or a run ended.
 
     Attributes:
         state: complete, pruned or failed.
-        metrics: validation metrics of a trial, test metrics of a run; none of a search.
-        seconds: time it took, where known.
+        metrics: validation metrics of a trial, test metrics of a run; empty for a search.
+        seconds: time it took, if known.
         reason: why it was stopped or failed.
         note: anything else worth a line.
     """
@@ -37,25 +37,25 @@ class Observer:
     """Base class: every event is optional."""
 
     def on_stage(self, stage: str, n_rows: int, share: float | None) -> None:
-        """An encoding stage has done so many rows, and this share of its work (None: unknown)."""
+        """A stage of encoding has processed `n_rows`, and this share of its work (None: unknown)."""
 
     def on_prepared(self, prepared: Prepared) -> None:
-        """The rows are split and encoded, and all settings decided; training begins."""
+        """Rows are split and encoded and all settings decided; training begins."""
 
     def on_step(self, step: int, n_rows: int, loss: float) -> None:
-        """A batch of rows was learned from, with its loss; or a tree was added, with its validation loss."""
+        """A batch was trained on, with its loss; or a tree was added, with its validation loss."""
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        """The validation rows were evaluated and, where asked, a checkpoint written."""
+        """The validation rows were evaluated and, if asked for, a checkpoint written."""
 
     def on_end(self) -> None:
         """Training is over: finished, failed or interrupted."""
 
     def on_plan(self, what: str, n_todo: int, n_done: int) -> None:
-        """So many searches, trials or runs are to do; others were done before."""
+        """`n_todo` searches, trials or runs are to be done; `n_done` were done before."""
 
     def on_job(self, title: str, result: JobResult | None) -> None:
-        """A search, trial or run begins (None), or is over."""
+        """A search, trial or run begins (None) or has ended."""
 
 
 class Observers(Observer):

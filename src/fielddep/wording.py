@@ -1,4 +1,4 @@
-"""Wording: how numbers, durations, sizes and names become text, everywhere in the library."""
+"""How numbers, durations, sizes and names become text, everywhere in the library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BYTES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
 def amount(value: float, n_digits: int = 4) -> str:
-    """A number rounded to so many digits, but never to less than a whole number.
+    """A number rounded to `n_digits` digits, but never coarser than a whole number.
 
     Example:
         >>> [amount(v) for v in (0.76422, 3.5, 1234.567, 254321.7, 0.00001234)]
@@ -25,7 +25,7 @@ def amount(value: float, n_digits: int = 4) -> str:
 
 
 def fixed(value: float, n_decimals: int) -> str:
-    """A number with thousand separators and so many decimals, for columns.
+    """A number with thousands separators and fixed decimals, for columns.
 
     Example:
         >>> fixed(1234.5, 2)
@@ -35,12 +35,12 @@ def fixed(value: float, n_decimals: int) -> str:
 
 
 def exponent(value: float, n_digits: int) -> int:
-    """Power of ten of the first digit, once the number is rounded to so many digits."""
+    """Power of ten of the first digit, after rounding to `n_digits` digits."""
     return int(f"{value:.{n_digits - 1}e}".partition("e")[2])
 
 
 def compact(value: float) -> str:
-    """A number of things in a few characters.
+    """A count in a few characters.
 
     Example:
         >>> [compact(n) for n in (412, 5_382, 90_445, 999_600, 4_412_345, 1_200_000_000)]
@@ -54,7 +54,7 @@ def compact(value: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number of things with their name.
+    """A count with its noun.
 
     Example:
         >>> count(1, "row"), count(12345, "row"), count(2, "search")
@@ -65,7 +65,7 @@ def count(number: int, noun: str) -> str:
 
 
 def percent(share: float) -> str:
-    """A share with two digits that differ from 0 and 100 %.
+    """A share, with two digits that tell it from 0 and 100 %.
 
     Example:
         >>> [percent(s) for s in (0.0, 0.00012, 0.0123, 0.25, 0.9996, 1.0)]
@@ -77,7 +77,7 @@ def percent(share: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the one or two units that a reader would use.
+    """Seconds, in one or two suitable units.
 
     Example:
         >>> [duration(s) for s in (0.0042, 0.31, 4.21, 59.6, 72, 5809, 110700)]
@@ -106,7 +106,7 @@ def format_bytes(n_bytes: float) -> str:
 
 
 def shorten(text: str, n_characters: int) -> str:
-    """A text on one line; a long one loses its middle, as names often differ at their end.
+    """A text on one line; a long one loses its middle, because names often differ at their end.
 
     Example:
         >>> shorten("departure airport", 9), shorten("hour", 9)
@@ -120,7 +120,7 @@ def shorten(text: str, n_characters: int) -> str:
 
 
 def value_label(name: str, value: str, n_characters: int) -> str:
-    """The label `field: value`, in which neither part can crowd out the other.
+    """The label `field: value`, shortened so that both parts stay readable.
 
     Example:
         >>> value_label("departure airport", "EWR", 14), value_label("hour", "between seven and nine", 14)
@@ -132,7 +132,7 @@ def value_label(name: str, value: str, n_characters: int) -> str:
 
 
 def listing(names: Sequence[object], most: int = 10) -> str:
-    """Quoted names, of many only the first.
+    """Quoted names; of many, only the first.
 
     Example:
         >>> listing(["a", "b", "c"], most=2)
@@ -143,12 +143,7 @@ def listing(names: Sequence[object], most: int = 10) -> str:
 
 
 def did_you_mean(given: object, known: Iterable[str], *, what: str = "columns") -> str:
-    """Advice on an unknown name: the nearest known one, or all that are known.
-
-    Args:
-        given: the unknown name.
-        known: the known names.
-        what: what these are called.
+    """Advice on an unknown name: the nearest known one, or all known ones, called `what`.
 
     Example:
         >>> did_you_mean("Deep_FM", ["fm", "deep-fm"], what="models")
@@ -167,5 +162,5 @@ def _key(name: str) -> str:
 
 
 def _trimmed(text: str) -> str:
-    """A decimal number without zeros at its end."""
+    """A decimal number without trailing zeros."""
     return text.rstrip("0").rstrip(".") if "." in text else text

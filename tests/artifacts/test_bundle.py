@@ -212,7 +212,7 @@ def test_a_full_disk_leaves_the_old_bundle(bundle, saved, monkeypatch):
     assert Predictor(saved).predict(FRAME).equals(Predictor(bundle).predict(FRAME))
 
 
-@pytest.mark.parametrize("target", ["write_json", "file_facts"])
+@pytest.mark.parametrize("target", ["save_encoder", "file_facts"])
 def test_any_failing_write_leaves_the_old_bundle(bundle, saved, monkeypatch, target):
     before = content(saved)
     monkeypatch.setattr(bundle_module, target, full_disk)

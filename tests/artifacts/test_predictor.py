@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_squared_error, roc_auc_score
 
 from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import Predictor
 from fielddep.config.settings import DataConfig
 from fielddep.encoding.encoder import Encoder
-from fielddep.errors import SchemaError, TableError
+from fielddep.errors import SchemaError, TableError, UserError
 from fielddep.tables.delimited import Place
 from fielddep.tables.row_stream import RowStream, read_table
 from fielddep.training.fit import fit
@@ -246,7 +252,7 @@ def test_binary_metrics_equal_scikit_learns(predictor):
     found = predictor.evaluate(NEW)
     assert found["logloss"] == pytest.approx(log_loss(labels, probabilities), abs=1e-6)
     # Ranked by logits: neighbours among them may share a rounded probability.
-    logits = predictor.logits(predictor.bundle.encoder.encode(NEW))[:, 0].numpy()
+    logits = predictor.logits(predictor.bundle.encoder.encode(NEW)[0])[:, 0].numpy()
     assert found["auc"] == pytest.approx(roc_auc_score(labels, logits), abs=1e-9)
     assert found["loss"] == found["logloss"]
 
@@ -259,7 +265,7 @@ def test_weighted_metrics_equal_scikit_learns():
     found = predictor.evaluate(new)
     weight = new["w"].to_numpy()
     assert found["logloss"] == pytest.approx(log_loss(labels, probabilities, sample_weight=weight), abs=1e-6)
-    logits = predictor.logits(predictor.bundle.encoder.encode(new))[:, 0].numpy()
+    logits = predictor.logits(predictor.bundle.encoder.encode(new)[0])[:, 0].numpy()
     assert found["auc"] == pytest.approx(roc_auc_score(labels, logits, sample_weight=weight), abs=1e-9)
     assert predictor.predict(new.drop("w")).equals(predictor.predict(new))
     with raises(SchemaError, "'w'"):
@@ -299,13 +305,13 @@ def test_one_class_has_no_auc(predictor):
 def test_only_a_few_rows_in_memory_are_encoded_value_by_value(predictor, tmp_path, monkeypatch):
     """The index that this takes is not worth it for the last rows of a long table."""
     asked = []
-    real = Encoder.encode_with_report
+    real = Encoder.encode
 
     def spy(self, table, *, row_by_row=False, **options):
         asked.append((len(table), row_by_row))
         return real(self, table, row_by_row=row_by_row, **options)
 
-    monkeypatch.setattr(Encoder, "encode_with_report", spy)
+    monkeypatch.setattr(Encoder, "encode", spy)
     new = NEW.head(40)
     new.write_csv(tmp_path / "table.csv")
     new.head(5).write_csv(tmp_path / "short.csv")
@@ -334,3 +340,99 @@ def test_a_file_is_read_as_the_training_table_was(tmp_path):
         predictor.predict(path, config=DataConfig(delimiter="~"))
     french.drop("good").write_parquet(tmp_path / "new.parquet")
     assert predictor.predict(tmp_path / "new.parquet").equals(predictor.predict(french))
+
+
+# --- one row --------------------------------------------------------------------------------------------------
+
+
+def rich_frame(n_rows: int = 300) -> pl.DataFrame:
+    """Fields of all kinds: text, whole numbers and dates as categories; numbers scaled, in bins, and as counts."""
+    rng = np.random.default_rng(3)
+    days = [datetime.date(2024, 1, 1 + int(day)) for day in rng.integers(0, 5, n_rows)]
+    return small_frame(n_rows).with_columns(
+        code=rng.integers(0, 6, n_rows),
+        day=pl.Series(days),
+        open=pl.Series(rng.random(n_rows) < 0.5),
+        clicks=rng.integers(0, 200, n_rows),
+        weight=pl.when(pl.int_range(n_rows) % 9 > 0).then(pl.Series(rng.normal(size=n_rows))),
+    )
+
+
+KINDS = {"code": "categorical", "size": "numerical", "clicks": "numerical", "weight": "numerical"}
+WAYS = {"size": "scale", "clicks": "quantile", "weight": "quantile"}
+
+
+@pytest.fixture(scope="module")
+def rich_predictors() -> dict[str, Predictor]:
+    """One predictor for each task, one with counts in the paper's bins, and one that refuses unknown values."""
+    frame = rich_frame()
+    settings = {"data__kinds": KINDS, "data__numeric": WAYS, "data__missing_values": ["", "-999"]}
+    return {
+        "binary": Predictor(train(frame, **settings)),
+        "multiclass": Predictor(train(frame.with_columns(good=pl.col("shape")), **settings)),
+        "regression": Predictor(train(frame.with_columns(good=pl.col("good") * 50.0 + pl.col("size")), **settings)),
+        "counts": Predictor(train(frame, **{**settings, "data__numeric": {**WAYS, "clicks": "log2"}})),
+        "strict": Predictor(train(frame, **settings, data__handle_unknown="error")),
+    }
+
+
+odd_values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 210),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.floats(-3, 3).map(np.float64),
+    st.text(max_size=4),
+    st.floats(-9, 9).map(lambda number: f" {number:.2f}"),
+    st.dates(datetime.date(2024, 1, 1), datetime.date(2024, 1, 9)),
+    st.datetimes(datetime.datetime(2024, 1, 1), datetime.datetime(2024, 1, 9)),
+    st.sampled_from(["red", "disc", "3", "3.0", "True", "FALSE", "", "NA", "nan", "-999", -999, "2024-01-03", "1e400"]),
+    st.sampled_from(["2024-01-03 00:00:00", "1_000", "+.5", b"x", [1], np.int8(3), np.float32(0.1), Decimal("3.0")]),
+)
+plain_frame = rich_frame().drop("good").with_columns(pl.col("day").cast(pl.String))
+ordinary = {column.name: st.sampled_from(column.to_list()) for column in plain_frame}
+rows = st.one_of(
+    st.fixed_dictionaries(ordinary),
+    # A few odd values among ordinary ones, or odd values only.
+    st.builds(
+        lambda row, odd: row | odd,
+        st.fixed_dictionaries(ordinary),
+        st.dictionaries(st.sampled_from(sorted(ordinary)), odd_values, max_size=2),
+    ),
+    st.fixed_dictionaries(dict.fromkeys(ordinary, odd_values)),
+)
+
+
+def outcome(predict: Callable[[], dict[str, Any]]) -> object:
+    """What a call returns, to the last bit, or how it fails."""
+    try:
+        return repr(predict())
+    except UserError as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "counts", "strict"])
+@settings(deadline=None, max_examples=60)
+@given(rows, st.sets(st.sampled_from(sorted(ordinary)), max_size=1), odd_values)
+def test_one_row_is_predicted_as_in_a_frame(rich_predictors, task, row, absent, extra):
+    predictor = rich_predictors[task]
+    row = {name: value for name, value in row.items() if name not in absent} | {"extra": extra}
+    frame = pl.DataFrame({name: [value] for name, value in row.items()})
+    expected = outcome(lambda: predictor.predict(frame).row(0, named=True))
+    assert outcome(lambda: predictor.predict_row(row)) == expected
+
+
+def test_a_row_of_plain_values_needs_no_frame(bundle, monkeypatch):
+    predictor = Predictor(bundle)
+    expected = predictor.predict(NEW.head(5)).rows(named=True)
+    monkeypatch.setattr(Predictor, "predict", None)
+    for row, prediction in zip(NEW.head(5).rows(named=True), expected, strict=True):
+        found = predictor.predict_row(row)
+        assert list(found) == list(prediction)
+        assert found == pytest.approx(prediction, abs=1e-6)
+
+
+def test_a_row_that_lacks_fields_is_refused(predictor):
+    with raises(SchemaError, "'colour'", "'shape'"):
+        predictor.predict_row({"size": 1.0, "Colour": "red"})

@@ -14,10 +14,9 @@ import pytest
 
 from fielddep.artifacts.run import REPORT, Run
 from fielddep.report.build import read_report, report_training
-from fielddep.report.figures import MAX_LABEL
-from fielddep.report.markup import row_names
+from fielddep.report.figures import MAX_LABEL, row_names
 from fielddep.report.page import write_page
-from fielddep.report.row_sections import VERDICTS
+from fielddep.report.sections import VERDICTS
 from fielddep.wording import shorten
 from tests.reports import FIELDS, make_run
 

@@ -1,4 +1,4 @@
-"""`fielddep compare`: the rows that it says its searches use."""
+"""`fielddep compare --rows`: which rows searches use."""
 
 from __future__ import annotations
 

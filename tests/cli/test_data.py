@@ -50,11 +50,11 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "info", "kdd2012"]) == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert states(lines[0], "kdd2012", "KDD Cup 2012")
-    told = dict(line.split(":", 1) for line in lines if ":" in line)
+    shown = dict(line.split(":", 1) for line in lines if ":" in line)
     counts = ("149,639,105", "95,764,025 train", "23,941,007 validation", "29,934,073 test", "6,658,036 positives")
-    assert states(told["rows"], *counts)
-    assert states(told["files"], "training.txt", "training.txt.gz", "10.0 GB")
-    assert states(told["available"], "no", "training.txt")
+    assert states(shown["rows"], *counts)
+    assert states(shown["files"], "training.txt", "training.txt.gz", "10.0 GB")
+    assert states(shown["available"], "no", "training.txt")
     assert main(["data", "info", "synthetic"]) == 0
     assert "files:      none" in capsys.readouterr().out
 
@@ -120,7 +120,7 @@ def test_interrupted(
     with monkeypatch.context() as patch:
         patch.setattr(Recipe, "prepare", interrupted)
         assert main([*words, "--quiet"]) == 130
-    told = capsys.readouterr().err.splitlines()[-1].split()
-    assert told[:4] == ["fielddep", "data", "prepare", name]
-    assert told[-1] == how
-    assert main(told[1:]) == 0
+    command = capsys.readouterr().err.splitlines()[-1].split()
+    assert command[:4] == ["fielddep", "data", "prepare", name]
+    assert command[-1] == how
+    assert main(command[1:]) == 0

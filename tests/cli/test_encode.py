@@ -30,8 +30,8 @@ def test_the_summary_goes_to_stdout(table: Path, tmp_path: Path, capsys: pytest.
     lines = {line.split()[0]: line.split()[1:] for line in shown.out.splitlines() if line.strip()}
     assert lines["colour"] == ["categorical", "5"]
     assert lines["price"][:2] == ["numerical", "(quantile)"]
-    told = [line for line in shown.err.splitlines() if not line.startswith("warning: ")]
-    assert [line.split()[0] for line in told] == ["reading", "splitting", "learning", "writing"]
+    stages = [line for line in shown.err.splitlines() if not line.startswith("warning: ")]
+    assert [line.split()[0] for line in stages] == ["reading", "splitting", "learning", "writing"]
     assert states(shown.err, "warning", "'constant'", "constant")
 
 
@@ -70,7 +70,7 @@ def test_errors_exit_with_2(table: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert main(["encode", str(tmp_path / "none.csv"), "--target", "good", "--out", str(tmp_path / "x")]) == 2
 
 
-def test_a_store_is_no_table(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_is_not_a_table(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--target", "good", "--quiet"]
     assert main(["encode", str(table), *words, "--out", str(tmp_path / "store")]) == 0
     assert main(["encode", str(table), str(tmp_path / "store"), *words, "--out", str(tmp_path / "other")]) == 2
@@ -78,7 +78,7 @@ def test_a_store_is_no_table(table: Path, tmp_path: Path, capsys: pytest.Capture
     assert not (tmp_path / "other").exists()
 
 
-def test_no_validation_rows_are_warned_of(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_validation_rows_cause_a_warning(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--target", "good", "--quiet", "--set", "split.validation=0"]
     assert main(["encode", str(table), *words, "--out", str(tmp_path / "store")]) == 0
-    assert states(capsys.readouterr().err, "warning", "no rows for validation")
+    assert states(capsys.readouterr().err, "warning", "validation", "split.validation")

@@ -27,7 +27,7 @@ GRID = Grid(
         (5, [[0, 1], [0, 2], [0, 3]]),  # a column that fits nowhere still has a table
     ],
 )
-def test_columns_that_do_not_fit_stand_below(width: int, expected: list[list[int]]) -> None:
+def test_columns_that_do_not_fit_go_below(width: int, expected: list[list[int]]) -> None:
     assert columns_by_width(GRID, width) == expected
 
 

@@ -20,7 +20,7 @@ def bar_of(text: io.StringIO, *, terminal: bool) -> ProgressBar:
 
 
 class Refresh(Observer):
-    """Draws the bar after every step: a training of a second would end before its next turn."""
+    """Draws the bar after every step, because such a short training would end before the next refresh."""
 
     def __init__(self, bar: ProgressBar) -> None:
         self.bar = bar
@@ -38,7 +38,7 @@ def test_a_training_on_a_terminal() -> None:
     assert "loss 0." in text.getvalue() and "validation 0." in text.getvalue()
 
 
-def test_elsewhere_a_line_an_evaluation() -> None:
+def test_elsewhere_one_line_per_evaluation() -> None:
     text = io.StringIO()
     bar = bar_of(text, terminal=False)
     with bar.live:

@@ -1,4 +1,4 @@
-"""`fielddep search`: which seed it takes, and what it says of the settings that it found."""
+"""`fielddep search`: which seed it uses, and how to use the settings that it found."""
 
 from __future__ import annotations
 

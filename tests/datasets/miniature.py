@@ -1,4 +1,4 @@
-"""Miniatures of published files: how tests write them, and what a store holds in words."""
+"""Miniatures of published files, and what a store made from them holds."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from pathlib import Path
 import polars as pl
 
 from fielddep.datasets.recipe import Recipe
+from fielddep.encoding.encoder import Encoder
 from fielddep.errors import TableError
 from fielddep.store.store import PART_NAMES, Store
 from tests.helpers import raises
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> Path:
-    """A text file in a folder that is made."""
+    """Write a text file, and create its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
 
 
 def decoded(store: Store) -> pl.DataFrame:
-    """All rows: what the vocabulary of every field holds for its id, the target, and the part."""
+    """All rows, with values in place of ids, the target and the part."""
     rows = store.read(0, store.n_rows)
     fields = {
         field.name: field_encoder.codec.labels().gather(rows.ids_RF[:, i])
@@ -31,6 +32,11 @@ def decoded(store: Store) -> pl.DataFrame:
     }
     parts = [PART_NAMES[mark] for mark in store.parts(0, store.n_rows)]
     return pl.DataFrame({**fields, "target": rows.target_R, "part": parts})
+
+
+def n_categories(encoder: Encoder) -> int:
+    """Ids that occur in the counted rows."""
+    return sum(int((field_encoder.counts > 0).sum()) for field_encoder in encoder.field_encoders)
 
 
 def refuses(recipe: Recipe, raw: Path, *facts: object) -> None:

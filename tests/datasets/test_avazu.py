@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from fielddep.datasets.avazu import FIELDS, RECIPE
-from fielddep.datasets.recipe import n_categories
-from tests.datasets.miniature import Change, decoded, refuses, set_line, write_lines
+from tests.datasets.miniature import Change, decoded, n_categories, refuses, set_line, write_lines
 
 HEADER = (
     "id,click,hour,C1,banner_pos,site_id,site_domain,site_category,app_id,app_domain,app_category,device_id,device_ip,"
@@ -47,7 +46,7 @@ def test_values_and_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["train.csv", "avazu/train.csv", "avazu/train.gz"])
-def test_where_the_file_may_lie(tmp_path: Path, place: str) -> None:
+def test_places_of_the_file(tmp_path: Path, place: str) -> None:
     text = (write(tmp_path / "before") / "train").read_bytes()
     path = tmp_path / "raw" / place
     path.parent.mkdir(parents=True)
@@ -73,7 +72,7 @@ def test_malformed_lines(tmp_path: Path, change: Change, facts: tuple[object, ..
     refuses(RECIPE, write(tmp_path, change), *facts)
 
 
-def test_a_line_among_blank_ones_is_told_as_a_range(tmp_path: Path) -> None:
+def test_a_line_among_blank_ones_is_a_range(tmp_path: Path) -> None:
     def change(lines: list[str]) -> None:
         lines[8] = line(3).replace(",1,", ",2,", 1)
         lines.insert(4, "")

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from fielddep.datasets.criteo import CATEGORIES, COUNTS, FIELDS, RECIPE
-from fielddep.datasets.recipe import n_categories
-from tests.datasets.miniature import Change, decoded, refuses, set_line, write_lines
+from tests.datasets.miniature import Change, decoded, n_categories, refuses, set_line, write_lines
 
 BINS = {
     "": "<missing>",

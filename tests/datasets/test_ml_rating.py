@@ -33,7 +33,7 @@ def write(
 
 
 @pytest.mark.parametrize("time", ["::978300760", ""])
-def test_ratings_beside_their_users(tmp_path: Path, time: str) -> None:
+def test_ratings_are_joined_with_users(tmp_path: Path, time: str) -> None:
     table = RECIPE.table(write(tmp_path, time=time))
     assert table.columns == [*FIELDS, "rating", "split"]
     assert table.drop("split").rows()[:3] == [
@@ -64,6 +64,6 @@ def test_malformed_ratings(tmp_path: Path, change: Change, facts: tuple[object, 
     refuses(RECIPE, write(tmp_path, change), *facts)
 
 
-def test_a_user_twice(tmp_path: Path) -> None:
+def test_a_repeated_user(tmp_path: Path) -> None:
     write(tmp_path, change_users=lambda users: users.append(USERS[0]))
     refuses(RECIPE, tmp_path, "users.dat, line 4", "once", "'1'")

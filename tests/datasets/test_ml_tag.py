@@ -72,7 +72,7 @@ def test_negatives_of_the_tags(tmp_path: Path, name: str) -> None:
             assert not set(negatives) & set(TAGS)
 
 
-def test_every_tag_that_is_left_is_drawn_as_often(tmp_path: Path) -> None:
+def test_all_remaining_tags_are_equally_likely(tmp_path: Path) -> None:
     write_tags(tmp_path, "tags.csv")
     drawn = [RECIPE.table(tmp_path, seed=seed)["tag"][13] for seed in range(300)]
     counts = sorted(drawn.count(tag) for tag in set(drawn))

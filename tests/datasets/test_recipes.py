@@ -1,7 +1,7 @@
-"""All recipes: facts that hold together, files that are missing, stores by name, and the real files where at hand.
+"""All recipes: consistent facts, missing files, stores by name, and the real files if available.
 
 The facts of KDD2012, Avazu, Criteo and ML-Tag are those that the paper states; they are verified only where the
-published files lie in the folder that FIELDDEP_DATA names.
+published files are in the folder that FIELDDEP_DATA names.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import polars as pl
 import pytest
 
 from fielddep.datasets import RECIPES, find_recipe, load_table, store_for
-from fielddep.datasets.recipe import DATA_HOME, Recipe, StreamRecipe, TableRecipe, n_categories
+from fielddep.datasets.recipe import DATA_HOME, Recipe, StreamRecipe, TableRecipe
 from fielddep.datasets.sampling import part_sizes
 from fielddep.encoding.split import wanted_rows
 from fielddep.errors import ConfigError, StoreError, TableError, UserError
 from fielddep.training.fit import fit
 from tests.datasets import test_frappe, test_kdd2012
-from tests.datasets.miniature import decoded
+from tests.datasets.miniature import decoded, n_categories
 from tests.helpers import raises
 
 STREAMED = [name for name, recipe in RECIPES.items() if isinstance(recipe, StreamRecipe)]
@@ -79,7 +79,7 @@ def test_unknown_names() -> None:
 # --- files ----------------------------------------------------------------------------------------------------
 
 
-def test_missing_files_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_files_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(DATA_HOME, raising=False)
     with pytest.raises(TableError) as error:
         RECIPES["ml-rating"].prepare(tmp_path, tmp_path / "store")
@@ -120,7 +120,7 @@ def test_files_within_a_zip(tmp_path: Path) -> None:
 # --- tables and stores ----------------------------------------------------------------------------------------
 
 
-def test_large_data_sets_are_no_tables(tmp_path: Path) -> None:
+def test_large_data_sets_are_not_tables(tmp_path: Path) -> None:
     with raises(UserError, "kdd2012", "149,639,105 rows", "10.0 GB", "data prepare kdd2012"):
         load_table("kdd2012", tmp_path)
 
@@ -154,7 +154,7 @@ def test_an_unfinished_store_is_finished(tmp_path: Path, name: str, write: objec
     assert decoded(store).equals(decoded(store_for(name, tmp_path / "whole", tmp_path)))
 
 
-def test_settings_that_are_none() -> None:
+def test_unknown_settings() -> None:
     with pytest.raises(ConfigError, match=r"data\.counts_from"):
         RECIPES["frappe"].config(counts_from="test")  # type: ignore[arg-type]  # what a user may type
     with pytest.raises(ConfigError, match=r"data\.min_cuont.*data\.min_count"):
@@ -168,9 +168,9 @@ def test_settings_that_are_none() -> None:
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_facts_of_the_real_files(recipe: Recipe, tmp_path: Path) -> None:
     home = Path(os.environ.get(DATA_HOME, Path(__file__).parents[3] / "shared" / "data"))
-    lacking = recipe.missing_files(home)
-    if lacking:
-        pytest.skip(f"{', '.join(file.name for file in lacking)} not found in {home}")
+    missing = recipe.missing_files(home)
+    if missing:
+        pytest.skip(f"{', '.join(file.name for file in missing)} not found in {home}")
     facts = recipe.facts
     store = recipe.prepare(home, tmp_path / "store", counts_from="all")
     assert tuple(store.n_rows_of.values()) == facts.parts

@@ -162,7 +162,7 @@ def test_crosses_are_columns_behind_the_fields():
     layout = encoder.layout
     assert layout.names == ("a", "b", "c", "a x b")
     assert (layout.n_fields, layout.n_columns, layout.crosses) == (3, 4, ((0, 1),))
-    ids = encoder.encode(pl.DataFrame({"a": ["x", "x", "new"], "b": ["p", None, "p"], "c": ["u", "v", "u"]})).ids_RF
+    ids = encoder.encode(pl.DataFrame({"a": ["x", "x", "new"], "b": ["p", None, "p"], "c": ["u", "v", "u"]}))[0].ids_RF
     assert ids[0, 3] >= 2
     assert ids[1:, 3].tolist() == [1, 1]
 
@@ -183,7 +183,7 @@ def test_crosses_that_cannot_be():
 
 @pytest.mark.parametrize("sizes", [(5, 7), (300, 400)])
 @pytest.mark.parametrize("largest_table", [1 << 22, 500])
-def test_pairs_counted_in_portions_give_the_same_cross(
+def test_pairs_counted_in_chunks_give_the_same_cross(
     sizes: tuple[int, int], largest_table: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fielddep.encoding.crosses.MAX_TABLE", largest_table)
@@ -195,6 +195,22 @@ def test_pairs_counted_in_portions_give_the_same_cross(
     found, expected = counter.cross(2), fit_cross(ids_RF, sizes, (0, 1), 2)
     assert found.codes.tolist() == expected.codes.tolist()
     assert found.counts.tolist() == expected.counts.tolist()
+
+
+@pytest.mark.parametrize("largest_table", [1 << 22, 399, 1])
+def test_merged_pair_counts_are_those_of_all_rows(largest_table: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fielddep.encoding.crosses.MAX_TABLE", largest_table)
+    ids_RF = (20 * np.random.default_rng(0).random((3000, 2)) ** 2).astype(np.int32)
+    counters = [PairCounts((20, 20), (0, 1)) for _ in range(4)]
+    for chunk, counter in enumerate([0, 0, 0, 1, 2, 2]):  # the last has no rows at all
+        counters[counter].add(ids_RF[500 * chunk : 500 * (chunk + 1)])
+    merged = counters[3].merge(counters[0]).merge(counters[1].merge(counters[2]))
+    before = counters[0].cross(1).counts.sum()
+    merged.add(ids_RF[:7])
+    found, expected = merged.cross(2), fit_cross(np.concatenate([ids_RF, ids_RF[:7]]), (20, 20), (0, 1), 2)
+    assert found.codes.tolist() == expected.codes.tolist()
+    assert found.counts.tolist() == expected.counts.tolist()
+    assert before == counters[0].cross(1).counts.sum() == 1500  # merging and adding to the result change no operand
 
 
 def test_ids_by_table_and_by_search_agree(monkeypatch: pytest.MonkeyPatch) -> None:

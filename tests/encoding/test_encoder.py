@@ -51,7 +51,7 @@ def test_layout_and_counts() -> None:
 
 
 def test_encoded_training_rows() -> None:
-    encoded = fit().encode(TRAIN, with_target=True)
+    encoded, _ = fit().encode(TRAIN, with_target=True)
     assert encoded.ids_RF.tolist() == [[2, 1, 2, 3], [2, 1, 2, 2], [3, 0, 3, 2], [0, 1, 3, 4]]
     assert encoded.ids_RF.dtype == np.int32
     spread = np.sqrt(1.5)
@@ -67,7 +67,7 @@ def test_new_rows_report_unknown_and_missing_values() -> None:
     rows = pl.DataFrame(
         {"colour": ["green", "", "blue"], "size": ["", "2", "1"], "price": [None, 99, -5], "clicks": ["7", "", "0"]}
     )
-    encoded, report = fit().encode_with_report(rows)
+    encoded, report = fit().encode(rows)
     assert encoded.ids_RF.tolist() == [[1, 0, 1, 1], [0, 1, 3, 1], [3, 1, 2, 3]]
     assert report.unknown == {"colour": 1, "size": 0, "price": 0, "clicks": 1}
     assert report.missing == {"colour": 1, "size": 1, "price": 1, "clicks": 1}
@@ -87,7 +87,7 @@ def test_reports_of_chunks_add_up() -> None:
 def test_target_and_extra_columns_are_ignored() -> None:
     encoder = fit()
     rows = TRAIN.with_columns(pl.lit("nonsense").alias("y"), pl.lit("?").alias("w"), pl.lit(1).alias("extra"))
-    assert np.array_equal(encoder.encode(rows).ids_RF, encoder.encode(TRAIN).ids_RF)
+    assert np.array_equal(encoder.encode(rows)[0].ids_RF, encoder.encode(TRAIN)[0].ids_RF)
 
 
 def test_missing_columns_are_all_named() -> None:
@@ -97,18 +97,18 @@ def test_missing_columns_are_all_named() -> None:
 
 def test_unknown_value_as_an_error() -> None:
     encoder = fit(handle_unknown="error", min_count={"colour": 2})
-    assert encoder.encode(TRAIN).ids_RF[:, 0].tolist() == [2, 2, 1, 0]  # blue is rare, but was seen
+    assert encoder.encode(TRAIN)[0].ids_RF[:, 0].tolist() == [2, 2, 1, 0]  # blue is rare, but was seen
     rows = TRAIN.with_columns(pl.Series("colour", ["red", None, "green", "pink"]))
     with raises(UnknownValueError, "'colour'", "2 unknown", "'green'", "'pink'", "row 102"):
         encoder.encode(rows, first_row=100)
-    assert encoder.encode(rows, handle_unknown="rare").ids_RF[:, 0].tolist() == [2, 0, 1, 1]
+    assert encoder.encode(rows, handle_unknown="rare")[0].ids_RF[:, 0].tolist() == [2, 0, 1, 1]
     with raises(UnknownValueError, "'clicks'", "1 unknown", "'[8, 10)'", "row 3"):
         encoder.encode(TRAIN.with_columns(pl.Series("clicks", [0, 3, 3, 9])))
 
 
 def test_decode() -> None:
     encoder = fit(min_count={"colour": 2})
-    decoded = encoder.decode(encoder.encode(TRAIN))
+    decoded = encoder.decode(encoder.encode(TRAIN)[0])
     assert decoded["colour"].to_list() == ["red", "red", "<rare>", None]
     assert decoded["size"].to_list() == pytest.approx([1.0, 3.0, None, 2.0])
     assert decoded["price"].to_list() == ["(-inf, 3)", "(-inf, 3)", "[3, inf)", "[3, inf)"]
@@ -139,8 +139,10 @@ def test_regression_target_is_scaled_by_training_rows() -> None:
     schema = Schema(fields=SCHEMA.fields, target=Target(name="y", task="regression"))
     encoder = fit_encoder(TRAIN.with_columns(y=pl.Series([1.0, 3.0, 1.0, 3.0])), schema, data())
     assert encoder.schema.target == Target(name="y", task="regression", mean=2.0, scale=1.0)
-    assert encoder.encode_target(pl.DataFrame({"y": [5]})).tolist() == [3.0]
-    assert encoder.encode_weight(TRAIN) is None
+    encoded, _ = encoder.encode(TRAIN.with_columns(y=pl.lit(5)), with_target=True)
+    assert encoded.target_R is not None
+    assert encoded.target_R.tolist() == [3.0] * 4
+    assert encoded.weight_R is None
 
 
 @pytest.mark.parametrize("bad", [[-1.0, 1, 1, 1], [None, 1, 1, 1], [float("nan"), 1, 1, 1], [float("inf"), 1, 1, 1]])
@@ -154,7 +156,7 @@ def test_target_column_must_be_there_when_asked_for() -> None:
         fit().encode(TRAIN.drop("y"), with_target=True)
     without = fit_encoder(TRAIN, Schema(fields=SCHEMA.fields), data())
     with raises(SchemaError, "schema", "none"):
-        without.encode_target(TRAIN)
+        without.encode(TRAIN, with_target=True)
 
 
 def test_infinite_number_is_refused_with_its_row() -> None:
@@ -170,8 +172,8 @@ def test_saved_parts_encode_equally() -> None:
         assert again.layout == encoder.layout
         assert again.handle_unknown == handle
         rows = TRAIN.with_columns(colour=pl.Series(["none", "blue", "red", "red"]))
-        assert np.array_equal(again.encode(rows).ids_RF, encoder.encode(rows).ids_RF)
-        assert np.array_equal(again.encode(rows).numbers_RN, encoder.encode(rows).numbers_RN)
+        assert np.array_equal(again.encode(rows)[0].ids_RF, encoder.encode(rows)[0].ids_RF)
+        assert np.array_equal(again.encode(rows)[0].numbers_RN, encoder.encode(rows)[0].numbers_RN)
         for counts, expected in zip(again.counts, encoder.counts, strict=True):
             assert counts.tolist() == expected.tolist()
             assert counts.dtype == np.int64
@@ -192,11 +194,11 @@ def test_only_numerical_fields_have_an_empty_vocabulary_frame() -> None:
     schema = Schema(fields=SCHEMA.fields[1:3])
     encoder = fit_encoder(TRAIN, schema, data())
     again = Encoder.from_parts(encoder.to_json(), encoder.vocabulary_frame())
-    assert np.array_equal(again.encode(TRAIN).ids_RF, encoder.encode(TRAIN).ids_RF)
+    assert np.array_equal(again.encode(TRAIN)[0].ids_RF, encoder.encode(TRAIN)[0].ids_RF)
 
 
 def test_no_rows() -> None:
-    encoded, report = fit().encode_with_report(TRAIN.head(0), with_target=True)
+    encoded, report = fit().encode(TRAIN.head(0), with_target=True)
     assert encoded.ids_RF.shape == (0, 4)
     assert encoded.numbers_RN.shape == (0, 1)
     assert report.unknown_shares == {"colour": 0.0, "size": 0.0, "price": 0.0, "clicks": 0.0}
@@ -206,5 +208,5 @@ def test_large_integers_and_long_texts_stay_distinct() -> None:
     schema = Schema(fields=(Field(name="a", kind="categorical"), Field(name="b", kind="categorical")))
     table = pl.DataFrame({"a": [2**53, 2**53 + 1], "b": ["x" * 10_000, "x" * 9_999]})
     encoder = fit_encoder(table, schema, data())
-    assert encoder.encode(table).ids_RF.tolist() == [[2, 3], [3, 2]]
-    assert encoder.decode(encoder.encode(table))["a"].to_list() == [str(2**53), str(2**53 + 1)]
+    assert encoder.encode(table)[0].ids_RF.tolist() == [[2, 3], [3, 2]]
+    assert encoder.decode(encoder.encode(table)[0])["a"].to_list() == [str(2**53), str(2**53 + 1)]

@@ -1,4 +1,4 @@
-"""Codes of values: dense, in order of first appearance, for ever; and the ways back."""
+"""Codes of values: dense, in order of first appearance, stable; and the ways back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fielddep.encoding.coded import Array, Cells, MemoryCells, Sizes
 from fielddep.encoding.interning import ColumnInterner, Dictionary, from_text, to_text
 from fielddep.errors import SplitError, UserError
-from fielddep.store.reading import FileCells
+from fielddep.store.folder import FileCells
 from tests.helpers import raises, states
 
 
@@ -26,14 +26,14 @@ def sizes(**values: int) -> Sizes:
 
 
 @given(st.lists(st.lists(st.none() | st.text(max_size=3), max_size=20), max_size=6))
-def test_codes_are_dense_and_in_order_of_first_appearance(portions: list[list[str | None]]) -> None:
+def test_codes_are_dense_and_in_order_of_first_appearance(chunks: list[list[str | None]]) -> None:
     dictionary, known = Dictionary(), {}
-    for portion in portions:
-        codes = dictionary.codes(pl.Series(portion, dtype=pl.String))
-        for text in portion:
+    for chunk in chunks:
+        codes = dictionary.codes(pl.Series(chunk, dtype=pl.String))
+        for text in chunk:
             if text is not None:
                 known.setdefault(text, len(known) + 1)
-        assert codes.tolist() == [0 if text is None else known[text] for text in portion]
+        assert codes.tolist() == [0 if text is None else known[text] for text in chunk]
         assert dictionary.n_values == len(known)
     assert dictionary.texts().to_list() == list(known)
     assert dictionary.texts(1).to_list() == list(known)[1:]
@@ -129,7 +129,7 @@ def test_times_become_microseconds() -> None:
         interner.take(pl.Series(["1", "2"]), 28)
 
 
-def test_an_interner_goes_on_from_its_state() -> None:
+def test_an_interner_resumes_from_its_state() -> None:
     values = pl.Series(np.random.default_rng(0).normal(size=90))
     options = {"sizes": sizes(max_distinct=50, judged_rows=30), "number_policy": "measure", "may_skip": True}
     straight = ColumnInterner("x", values.dtype, **options)  # type: ignore[arg-type]
@@ -194,7 +194,7 @@ def test_cells_in_a_file_resume_after_the_last_checkpoint(tmp_path: Path) -> Non
         FileCells(tmp_path / "codes", chunks)
 
 
-def test_very_many_values_are_told_of_at_every_doubling(caplog: pytest.LogCaptureFixture) -> None:
+def test_very_many_values_give_a_warning_at_every_doubling(caplog: pytest.LogCaptureFixture) -> None:
     many = sizes(many_distinct=100)
     column, n_rows = ColumnInterner("word", pl.String(), sizes=many), 0
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -16,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fielddep.config.settings import Config
-from fielddep.encoding.code_tables import ColumnTables
-from fielddep.encoding.coded import Sizes
+from fielddep.encoding.coded import MemoryCells, Sizes
+from fielddep.encoding.encoder import ColumnTables
 from fielddep.encoding.interning import code_table
-from fielddep.encoding.learn import learn_encoder
+from fielddep.encoding.learn import RowCounts, count_codes, learn_encoder
 from tests.oracle.encoder import learn_rows
 from tests.streamed import assert_same_encoder
 
@@ -114,3 +115,23 @@ TARGETS = {
 def test_targets_of_every_type(name: str) -> None:
     table = pl.DataFrame({"x": ["a", "b", "c", "d"] * 7, "z": ["a", "b"] * 14, "y": TARGETS[name]})
     check(table, Config().replace({"data.target": "y"}))
+
+
+def test_merged_counts_are_those_of_all_rows() -> None:
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({"x": rng.integers(0, 90, 500), "z": rng.choice(["a", None], 500), "y": [0, 1] * 250})
+    kinds = {"x": "categorical"}
+    table = code_table(frame, Config().replace({"data.target": "y", "data.kinds": kinds}), Sizes(chunk_rows=70))
+    parts = rng.integers(0, 3, 500).astype(np.uint8)
+
+    def counts_of(first: int, last: int) -> RowCounts:
+        cells = MemoryCells()
+        cells.append([table.codes(name, first, last) for name in table.columns])
+        return count_codes(replace(table, cells=cells), lambda start, stop: parts[first:last][start:stop])
+
+    merged = counts_of(0, 90).merge(counts_of(90, 91)).merge(counts_of(91, 500))
+    for name in frame.columns:
+        codes = table.codes(name, 0, 500)
+        n_codes = len(table.columns[name].values)
+        assert merged.all[name].tolist() == np.bincount(codes, minlength=n_codes).tolist()
+        assert merged.train[name].tolist() == np.bincount(codes[parts == 0], minlength=n_codes).tolist()

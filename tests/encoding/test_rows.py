@@ -62,10 +62,10 @@ def test_rows_without_target() -> None:
 def test_rows_from_everywhere_in_a_store(tmp_path: Path) -> None:
     parts = np.arange(400) % 2
     rows = numbered_store(tmp_path / "store", parts).part("train")
-    found = np.concatenate([block.target_R for block in rows.spread(32, 8)]).tolist()
+    found = np.concatenate([chunk.target_R for chunk in rows.spread(32, 8)]).tolist()
     starts = [0, 130, 261, 392]
     assert found == [number for start in starts for number in range(start, start + 8) if number % 2 == 0]
-    everything = np.concatenate([block.target_R for block in rows.spread(400, 8)]).tolist()
+    everything = np.concatenate([chunk.target_R for chunk in rows.spread(400, 8)]).tolist()
     assert everything == list(range(0, 400, 2))
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from fielddep.config.settings import Config, SplitConfig
 from fielddep.encoding.coded import CodedTable, Sizes
-from fielddep.encoding.draws import draw
 from fielddep.encoding.interning import code_table
-from fielddep.encoding.split import Split, class_warnings, plan_split
+from fielddep.encoding.ordering import draw
+from fielddep.encoding.split import Split, class_warnings, count_parts, plan_split
 from fielddep.encoding.target import Target
 from fielddep.errors import SplitError
 from tests.helpers import raises, states
@@ -333,3 +333,11 @@ def test_a_part_without_a_class_is_a_warning_only() -> None:
     for warning, part in zip(found, ("validation", "test"), strict=True):
         assert states(warning, part, "class '1'", "'y'")
     assert class_warnings(table, Target(name="y", task="regression"), split.parts) == ()
+
+
+def test_rows_of_each_part_and_code() -> None:
+    table = coded_table(pl.DataFrame({"x": ["a", "b", None, "a", "a"] * 40, "y": range(200)}))
+    parts = np.array([0, 1, 0, 2, 0] * 40, dtype=np.uint8)
+    counts = count_parts(table, "x", lambda start, stop: parts[start:stop])
+    assert table.columns["x"].values.to_list() == [None, "a", "b"]
+    assert counts.tolist() == [[40, 80, 0], [0, 0, 40], [0, 40, 0]]

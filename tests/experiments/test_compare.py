@@ -14,13 +14,11 @@ import pytest
 from fielddep.errors import UserError
 from fielddep.experiments import jobs as jobs_module
 from fielddep.experiments.compare import compare, machine_note, settings_note, trials_note
-from fielddep.experiments.contenders import find_contenders
 from fielddep.experiments.jobs import Job
-from fielddep.experiments.plan import Plan
+from fielddep.experiments.plan import Budget, Plan, find_contenders
 from fielddep.experiments.results import RunResult
 from fielddep.experiments.study import TrialRecord, trials_csv
 from fielddep.experiments.tables import ComparisonTable
-from fielddep.experiments.trials import Budget
 from fielddep.store.store import Store
 from tests.conftest import quick_config, small_frame
 from tests.experiments.runs import run_here, runs

@@ -74,7 +74,7 @@ def test_a_folder_is_kept_for_one_thread(tmp_path: Path) -> None:
 def test_the_mark_is_there_before_the_rows(tmp_path: Path) -> None:
     with working_in(tmp_path / "out", COMPARISON):
         (tmp_path / "out" / "store").mkdir()
-    with pytest.raises(UserError, match=r"out .*ablation.*comparison"), working_in(tmp_path / "out", ABLATION):
+    with pytest.raises(UserError, match=r"out .*comparison.*ablation"), working_in(tmp_path / "out", ABLATION):
         pass
     with working_in(tmp_path / "out", COMPARISON):
         mark_folder(tmp_path / "out", "shop", "abc", COMPARISON)

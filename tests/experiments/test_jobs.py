@@ -1,4 +1,4 @@
-"""Runs of an experiment: which are done, what a failure leaves alone, and what is told of each."""
+"""Runs of an experiment: which are run, what a failure leaves alone, and what observers see."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from fielddep.experiments import jobs as jobs_module
-from fielddep.experiments.jobs import Job, JobRuns
+from fielddep.experiments.jobs import Job, run_jobs
+from fielddep.experiments.plan import ModelSettings, Plan, Workspace, find_contender, find_contenders
 from fielddep.experiments.processes import Outcome, Task
 from fielddep.experiments.results import RunResult
 from fielddep.observer import JobResult, Observer
+from tests.conftest import quick_config, small_frame
+from tests.stores import write_store
 
 
 def job_of(folder: Path, **config: Any) -> Job:
@@ -27,6 +30,13 @@ def job_of(folder: Path, **config: Any) -> Job:
         sha256="abc",
         result=str(folder / "runs" / "fm-0.json"),
     )
+
+
+def work_of(folder: Path, *, observer: Observer | None = None, keep_failed: bool = False) -> Workspace:
+    """An experiment whose rows are not needed."""
+    plan = Plan(contenders=find_contenders("fm"), keep_failed=keep_failed)
+    store: Any = None
+    return Workspace(dataset="shop", store=store, folder=folder, plan=plan, observer=observer or Observer())
 
 
 def finished(job: Job, auc: float = 0.9) -> RunResult:
@@ -64,8 +74,8 @@ def run(
 
     monkeypatch.setattr(jobs_module, "run_tasks", run_tasks)
     told = Kept()
-    runs = JobRuns(logs=folder / "logs", keep_failed=keep_failed, observer=told)
-    return runs.run([job], failures=failures), told.results
+    work = work_of(folder, observer=told, keep_failed=keep_failed)
+    return run_jobs([job], work, failures=failures), told.results
 
 
 def test_a_failure_leaves_a_finished_result_of_other_settings_alone(
@@ -123,4 +133,32 @@ def test_runs_keep_their_order_whichever_were_done_before(tmp_path: Path, monkey
         return [Outcome(value=finished(jobs[seed])) for seed in (0, 2, 3)]
 
     monkeypatch.setattr(jobs_module, "run_tasks", run_tasks)
-    assert [result.seed for result in JobRuns(logs=tmp_path).run(jobs)] == [0, 1, 2, 3]
+    assert [result.seed for result in run_jobs(jobs, work_of(tmp_path))] == [0, 1, 2, 3]
+
+
+def job_in(folder: Path, **settings: object) -> Job:
+    store = write_store(folder / "rows", small_frame(), quick_config(data__crosses="none"))
+    work = Workspace(dataset="shop", store=store, folder=folder, plan=Plan(contenders=find_contenders("fm")))
+    chosen = ModelSettings(config=find_contender("fm").config(settings), name="tuned")
+    return Job.of(work, "fm", 3, chosen, commit="abc")
+
+
+def test_a_job_has_the_settings_seed_and_device(tmp_path: Path) -> None:
+    job = job_in(tmp_path, **{"model.d_embed": 7, "train.device": "cuda"})
+    assert (job.contender, job.seed, job.settings, job.device) == ("fm", 3, "tuned", "cuda")
+    assert job.config == {"model": {"name": "fm", "d_embed": 7}}
+    result = job.failed("no memory")
+    assert (result.threads, result.device) == (job.threads, "cuda")
+    assert dataclasses.replace(job, contender="lightgbm").failed("no memory").device == "cpu"
+
+
+def test_a_result_counts_only_for_what_it_was_made_from(tmp_path: Path) -> None:
+    job = job_in(tmp_path, **{"model.d_embed": 7})
+    result = RunResult(dataset="shop", model="fm", seed=3, settings="tuned", metrics={"test": {"auc": 0.5}})
+    job.save(result)
+    assert job.saved() == result
+    path = Path(job.result)
+    path.write_text(path.read_text().replace('"d_embed": 7', '"d_embed": 8'))
+    assert job.saved() is None
+    path.write_text("{")
+    assert job.saved() is None

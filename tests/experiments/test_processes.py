@@ -17,7 +17,7 @@ import pytest
 
 from fielddep.errors import UserError
 from fielddep.experiments import processes
-from fielddep.experiments.processes import Outcome, Task, n_threads, run_tasks
+from fielddep.experiments.processes import Outcome, Task, run_tasks
 
 
 def task(folder: Path, title: str, code: str, ended: list[tuple[str, str | None]] | None = None) -> Task[None]:
@@ -186,8 +186,3 @@ def is_running(number: int) -> bool:
 def test_no_process_at_a_time_is_refused() -> None:
     with pytest.raises(UserError, match="0"):
         run_tasks([], n_jobs=0)
-
-
-def test_threads_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    assert [n_threads(3, 2), n_threads(None, 3), n_threads(None, 20)] == [3, 2, 1]

@@ -1,31 +1,33 @@
-"""A search: what is tried, within which budget, what is kept, and that test rows play no part."""
+"""Searches: what is tried, within which budget, what is kept, that test rows are not used, and the settings found."""
 
 from __future__ import annotations
 
 import csv
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from fielddep.cli.options import build_store_config
-from fielddep.config import LRConfig
+from fielddep.config.factorization import LRConfig
 from fielddep.errors import MissingExtraError, TrainingError, UserError
 from fielddep.experiments import search as search_module
 from fielddep.experiments import study as study_module
 from fielddep.experiments import trials as trials_module
-from fielddep.experiments.contenders import find_contender
-from fielddep.experiments.search import SearchResult, is_searched, search, search_request
-from fielddep.experiments.study import TrialRecord
-from fielddep.experiments.trials import Budget
+from fielddep.experiments.plan import Budget, Contender, Plan, Workspace, find_contender, find_contenders
+from fielddep.experiments.search import SearchResult, Tuning, is_searched, search, search_request
+from fielddep.experiments.study import TrialRecord, open_study
 from fielddep.observer import JobResult, Observer
 from fielddep.store.store import Store
 from fielddep.training.checkpoint import Evaluation
 from fielddep.training.fit import Trained, fit
 from fielddep.training.prepare import Prepared, prepare, search_rows
 from tests.conftest import quick_config, small_frame
+from tests.experiments.runs import run_here
 from tests.stores import write_store
 
 Train = Callable[..., Trained]
@@ -315,13 +317,69 @@ def test_a_finished_search_is_known_by_request_and_budget(
     assert search_module.SUMMARY == "search.json"
 
 
-@pytest.mark.parametrize("budget", [{"trials": 0}, {"minutes": 0.0}, {"minutes": -1.0}])
-def test_an_empty_budget_is_refused(budget: dict[str, float]) -> None:
-    with pytest.raises(UserError, match="trial"):
-        Budget(**budget)
-
-
 def test_without_optuna_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     with pytest.raises(MissingExtraError, match=r"fielddep\[search\]"):
         study_module.import_optuna()
+
+
+def tuning_of(store: Store, folder: Path, **settings: Any) -> Tuning:
+    plan = Plan(contenders=find_contenders("lr,fm"), **settings)
+    return Tuning(work=Workspace(dataset="shop", store=store, folder=folder, plan=plan))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"search_rows": 50}, "fm.*rows.*None.*50"),
+        ({"rows_by_model": {"fm": 50}}, "fm.*rows.*None.*50"),
+        ({"given": {"train.max_epochs": 3}}, "train.max_epochs.*3"),
+        ({"search_seed": 1}, "seed.*0.*1"),
+    ],
+)
+def test_other_options_are_refused_before_any_search_begins(
+    settings: dict[str, Any], said: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun(*_: Any, **__: Any) -> None:
+        raise AssertionError("a search was begun")
+
+    monkeypatch.setattr(search_module, "run_tasks", begun)
+    fm = search_request(store, find_contender("fm"), {}, seed=0, n_rows=None)
+    open_study(tmp_path / "search" / "fm", fm)
+    with pytest.raises(UserError, match=said):
+        tuning_of(store, tmp_path, **settings).run()
+    assert [path.name for path in tmp_path.iterdir()] == ["search"]
+
+
+def test_a_search_has_the_settings_rows_and_threads_of_the_plan(store: Store, tmp_path: Path) -> None:
+    given = {"train.optimizer": None, "train.max_epochs": 3}
+    tuning = tuning_of(store, tmp_path, given=given, search_rows=80, rows_by_model={"fm": 50}, threads=3, search_seed=7)
+    lr, fm = (pickle.loads(pickle.dumps(tuning._task(name).call)) for name in ("lr", "fm"))
+    assert (lr.args[2], fm.args[2]) == ("lr", "fm")
+    assert lr.keywords["given"] == {**given, "train.threads": 3}
+    assert lr.keywords["n_rows"] == 80
+    options = {name: value for name, value in fm.keywords.items() if name != "given"}
+    assert options == {"n_rows": 50, "seed": 7, "budget": tuning.work.plan.budget}
+
+
+def test_a_search_that_failed_is_known_by_its_reason_and_tried_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(store: Store, contender: Contender, folder: str, **_: Any) -> None:
+        raise RuntimeError(f"no memory for {contender.name}")
+
+    monkeypatch.setattr(search_module, "search", fails)
+    monkeypatch.setattr(search_module, "run_tasks", run_here)
+    chosen = tuning_of(store, tmp_path).run()
+    assert [chosen[name].failure for name in ("lr", "fm")] == ["no memory for lr", "no memory for fm"]
+    monkeypatch.setattr(search_module, "search", write_best)
+    kept = tuning_of(store, tmp_path, keep_failed=True).run()
+    assert kept["fm"].failure == "no memory for fm"
+    found = tuning_of(store, tmp_path).run()
+    assert (found["fm"].failure, found["fm"].config.train.lr) == (None, 0.5)
+    assert not list((tmp_path / "search").glob("*.failed.json"))
+
+
+def write_best(store: Store, contender: Contender, folder: str, **_: Any) -> None:
+    Path(folder).mkdir(parents=True)
+    (Path(folder) / "best.toml").write_text(f'[model]\nname = "{contender.name}"\n[train]\nlr = 0.5\n')

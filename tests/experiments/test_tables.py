@@ -8,6 +8,7 @@ import re
 import pytest
 
 from fielddep.errors import UserError
+from fielddep.experiments.rendering import comparison_grid
 from fielddep.experiments.results import RunResult
 from fielddep.experiments.significance import Summary, dunnett_table
 from fielddep.experiments.tables import ComparisonTable
@@ -20,27 +21,31 @@ def names(table: ComparisonTable) -> list[str]:
     return [row.name for row in table.rows]
 
 
+def best(table: ComparisonTable) -> set[str]:
+    """Models whose first figure is bold."""
+    return {row[0].text for row in comparison_grid(table).rows if row[1].bold}
+
+
 def test_rows_tests_and_best() -> None:
     table = ComparisonTable.of(runs("mdl", MDL) + runs("fm", FM) + runs("lr", LR))
     assert names(table) == ["fm", "lr", "mdl"]
-    assert (table.dataset, table.part, table.metrics, table.costs, table.notes) == ("toy", "test", ("auc",), (), ())
+    assert (table.dataset, table.metrics, table.costs, table.notes) == ("toy", ("auc",), (), ())
     assert table.rows[0].metrics == {"auc": Summary.of(FM)}
     expected = dunnett_table({"mdl": MDL, "fm": FM, "lr": LR}, metric="auc", better="higher")
     assert table.tests["auc"].rows == expected.rows
     assert table.tests["auc"].dataset == "toy"
-    assert table.best("auc") == {"lr"}
-    assert [table.is_beaten("auc", name) for name in names(table)] == [True, False, False]
+    assert best(table) == {"lr"}
+    assert table.beaten("auc") == {"fm"}
     assert table.p("auc", "fm") == expected.p("fm")
     assert table.p("auc", "mdl") is None
     assert table.p("mse", "fm") is None
 
 
-def test_level_decides_what_is_beaten() -> None:
+def test_a_model_that_may_be_worse_by_chance_is_not_beaten() -> None:
     results = runs("mdl", MDL) + runs("fm", [0.79, 0.80, 0.81])
     p = ComparisonTable.of(results).p("auc", "fm")
     assert p is not None and 0.05 < p < 0.2
-    assert not ComparisonTable.of(results).is_beaten("auc", "fm")
-    assert ComparisonTable.of(results, level=0.2).is_beaten("auc", "fm")
+    assert ComparisonTable.of(results).beaten("auc") == set()
 
 
 def test_lower_is_better_for_losses() -> None:
@@ -52,18 +57,17 @@ def test_lower_is_better_for_losses() -> None:
     ]
     table = ComparisonTable.of(results)
     assert table.metrics == ("mse",)
-    assert table.best("mse") == {"mdl"}
-    assert table.is_beaten("mse", "fm")
+    assert best(table) == {"mdl"}
+    assert table.beaten("mse") == {"fm"}
 
 
 def test_equal_means_are_both_best() -> None:
-    assert ComparisonTable.of(runs("fm", MDL) + runs("mdl", MDL)).best("auc") == {"fm", "mdl"}
+    assert best(ComparisonTable.of(runs("fm", MDL) + runs("mdl", MDL))) == {"fm", "mdl"}
 
 
-def test_the_part_is_chosen() -> None:
+def test_models_are_compared_on_test_rows() -> None:
     run = RunResult(dataset="toy", model="mdl", seed=0, metrics={"test": {"auc": 0.7}, "validation": {"auc": 0.8}})
     assert ComparisonTable.of([run]).rows[0].metrics["auc"].mean == 0.7
-    assert ComparisonTable.of([run], part="validation").rows[0].metrics["auc"].mean == 0.8
 
 
 def test_costs_of_finished_runs() -> None:
@@ -103,7 +107,7 @@ def test_what_cannot_be_tested_is_noted(results: list[RunResult], notes: list[st
     table = ComparisonTable.of(results)
     assert len(table.notes) == len(notes)
     assert all(re.match(pattern, note) for pattern, note in zip(notes, table.notes, strict=True))
-    assert not any(table.is_beaten("auc", name) for name in names(table))
+    assert not table.beaten("auc")
 
 
 def test_a_reason_shared_by_metrics_is_told_once() -> None:

@@ -7,13 +7,14 @@ from typing import Any
 import optuna
 import pytest
 
-from fielddep.config.defaults import decide
+from fielddep.config import MODEL_CONFIGS
 from fielddep.config.mdl import LEARNING_RATE_SEARCH, Between
-from fielddep.experiments.contenders import CONFIG_CLASSES, find_contender
+from fielddep.config.settings import fill_defaults
+from fielddep.experiments.plan import find_contender
 from fielddep.experiments.trials import SearchSpace
 
 
-@pytest.mark.parametrize("name", CONFIG_CLASSES)
+@pytest.mark.parametrize("name", MODEL_CONFIGS)
 def test_every_declared_value_and_start_is_a_setting(name: str) -> None:
     space = SearchSpace.of(find_contender(name), {})
     for path, where in space.spaces.items():
@@ -25,14 +26,14 @@ def test_every_declared_value_and_start_is_a_setting(name: str) -> None:
     assert space.starts[0] == {}
 
 
-@pytest.mark.parametrize("name", CONFIG_CLASSES)
+@pytest.mark.parametrize("name", MODEL_CONFIGS)
 def test_a_drawn_point_is_found_again(name: str) -> None:
     """What is drawn becomes settings, and those settings are the point that was drawn."""
     space = SearchSpace.of(find_contender(name), {})
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     for _ in range(5):
         trial = study.ask()
-        config = decide(space.config.replace(space.suggest(trial)), n_rows=1000)
+        config = fill_defaults(space.config.replace(space.suggest(trial)), n_rows=1000)
         assert space.point(config) == trial.params
         assert trial.params
 
@@ -74,7 +75,7 @@ def test_what_makes_a_variant_is_not_searched() -> None:
 
 def test_defaults_outside_a_space_are_left_out_of_the_point() -> None:
     space = SearchSpace.of(find_contender("fm"), {})
-    inside = decide(space.config.replace({"model.d_embed": 20, "train.lr": 0.05}), n_rows=1000)
-    outside = decide(space.config.replace({"model.d_embed": 21, "train.lr": 5.0}), n_rows=1000)
+    inside = fill_defaults(space.config.replace({"model.d_embed": 20, "train.lr": 0.05}), n_rows=1000)
+    outside = fill_defaults(space.config.replace({"model.d_embed": 21, "train.lr": 5.0}), n_rows=1000)
     assert {"model.d_embed", "train.lr (adagrad)"} <= space.point(inside).keys()
     assert not {"model.d_embed", "train.lr (adagrad)"} & space.point(outside).keys()

@@ -48,7 +48,7 @@ def bundle() -> Bundle:
 @pytest.fixture(scope="module")
 def explanation(bundle: Bundle) -> Explanation:
     rows = FRAME.head(5).with_columns(colour=pl.Series(["red", None, "mauve", "blue", "green"]))
-    return explain_rows(bundle, bundle.encoder.encode(rows))
+    return explain_rows(bundle, bundle.encoder.encode(rows)[0])
 
 
 def test_strongest_leaves_out_the_diagonal():
@@ -113,7 +113,7 @@ def test_shapes_constraints_and_values(bundle, explanation):
 
 def test_values_are_those_of_the_cells_where_they_are_given(bundle):
     values = pl.DataFrame({"colour": ["mauve"], "shape": ["disc"], "size": ["1e9"]})
-    found = explain_rows(bundle, bundle.encoder.encode(values), values=values)
+    found = explain_rows(bundle, bundle.encoder.encode(values)[0], values=values)
     assert found.values.equals(values)
     assert found.to_json()["values"] == [{"colour": "mauve", "shape": "disc", "size": "1e9"}]
 
@@ -122,11 +122,11 @@ def test_refined_is_what_the_network_sees(bundle, explanation):
     model = bundle.model
     seen: list[torch.Tensor] = []
     hook = model.mlp.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    batch = bundle.encoder.encode(FRAME.head(3)).batch(slice(None))
+    batch = bundle.encoder.encode(FRAME.head(3))[0].batch(slice(None))
     with torch.no_grad():
         model(batch.inputs)
     hook.remove()
-    refined = explain_rows(bundle, bundle.encoder.encode(FRAME.head(3)))
+    refined = explain_rows(bundle, bundle.encoder.encode(FRAME.head(3))[0])
     off_diagonal = ~np.eye(3, dtype=bool)
     for row in range(3):
         values = refined.refined(row).matrix_FF[off_diagonal]
@@ -159,16 +159,16 @@ def test_json_holds_everything(explanation):
 
 
 def test_no_rows(bundle):
-    empty = explain_rows(bundle, bundle.encoder.encode(FRAME.clear()))
+    empty = explain_rows(bundle, bundle.encoder.encode(FRAME.clear())[0])
     assert len(empty) == 0
     assert empty.w_RSFF.shape == (0, 5, 3, 3)
-    assert empty.to_frame().schema == explain_rows(bundle, bundle.encoder.encode(FRAME.head(1))).to_frame().schema
+    assert empty.to_frame().schema == explain_rows(bundle, bundle.encoder.encode(FRAME.head(1))[0]).to_frame().schema
     assert len(empty.to_frame()) == 0
 
 
 def test_global_dependencies_are_not_refined():
     fixed = fitted_bundle(model__dependencies="global")
-    found = explain_rows(fixed, fixed.encoder.encode(FRAME.head(4)))
+    found = explain_rows(fixed, fixed.encoder.encode(FRAME.head(4))[0])
     assert found.w_RSFF.shape == (4, 1, 3, 3)
     np.testing.assert_array_equal(found.w_RSFF[3, 0], global_dependencies(fixed).matrix_FF)
 
@@ -176,11 +176,11 @@ def test_global_dependencies_are_not_refined():
 def test_a_model_without_dependencies():
     blind = fitted_bundle(model__dependencies="none")
     with pytest.raises(UserError, match=r"model\.dependencies = 'refined'"):
-        explain_rows(blind, blind.encoder.encode(FRAME.head(1)))
+        explain_rows(blind, blind.encoder.encode(FRAME.head(1))[0])
 
 
 def test_explaining_does_not_depend_on_the_other_rows(bundle):
-    rows = bundle.encoder.encode(FRAME.head(20))
+    rows, _ = bundle.encoder.encode(FRAME.head(20))
     whole = explain_rows(bundle, rows)
     alone = explain_rows(bundle, rows.take(np.array([7])))
     np.testing.assert_allclose(alone.w_RSFF[0], whole.w_RSFF[7], atol=1e-6)
@@ -191,7 +191,7 @@ def test_explaining_does_not_depend_on_the_other_rows(bundle):
 
 
 def test_chunks_change_nothing(bundle, monkeypatch):
-    rows = bundle.encoder.encode(FRAME)
+    rows, _ = bundle.encoder.encode(FRAME)
     whole = explain_rows(bundle, rows)
     monkeypatch.setattr(dependencies, "CHUNK_ROWS", 7)
     cut = explain_rows(bundle, rows)

@@ -13,6 +13,7 @@ import torch
 from fielddep.artifacts.bundle import Bundle
 from fielddep.errors import ConfigError, TableError, UserError
 from fielddep.explain import dependencies
+from fielddep.explain import groups as grouping
 from fielddep.explain.curves import score_rows
 from fielddep.explain.dependencies import explain_rows
 from fielddep.explain.groups import group_rows, over_represented
@@ -50,7 +51,7 @@ def two_worlds() -> Bundle:
 
 def test_rows_of_two_worlds_are_told_apart():
     bundle, frame = two_worlds(), small_frame(300, seed=2)
-    groups = group_rows(bundle, bundle.encoder.encode(frame, with_target=True), n_groups=2)
+    groups = group_rows(bundle, bundle.encoder.encode(frame, with_target=True)[0], n_groups=2)
     red = frame["colour"].to_numpy() == "red"
     assert len(groups) == 2
     np.testing.assert_array_equal(groups.group_R == 1, red)  # fewer rows are red, so theirs is the second group
@@ -134,7 +135,7 @@ def test_random_groups_have_no_values_of_their_own():
     )
     config = quick_config(data__crosses="none")
     encoder = learned(frame, config)
-    bundle, rows = replace(mixed(), encoder=encoder), encoder.encode(frame)
+    bundle, rows = replace(mixed(), encoder=encoder), encoder.encode(frame)[0]
     group = np.zeros(10_000, dtype=np.int64)
     group[rng.choice(10_000, 190, replace=False)] = 1
     assert over_represented(bundle, rows, group) == [(), ()]
@@ -187,10 +188,11 @@ def test_the_same_seed_gives_the_same_groups_and_chunks_do_not_matter(monkeypatc
     np.testing.assert_allclose(whole.groups[0].pattern.matrix_FF, again.groups[0].pattern.matrix_FF, atol=1e-7)
 
 
-def test_centres_from_some_rows_serve_all():
+def test_centres_from_some_rows_serve_all(monkeypatch):
     bundle, frame = two_worlds(), small_frame(300, seed=2)
-    rows = bundle.encoder.encode(frame)
-    groups = group_rows(bundle, rows, n_groups=2, max_fitted=20)
+    rows, _ = bundle.encoder.encode(frame)
+    monkeypatch.setattr(grouping, "MAX_FITTED", 20)
+    groups = group_rows(bundle, rows, n_groups=2)
     np.testing.assert_array_equal(groups.group_R == 1, frame["colour"].to_numpy() == "red")
 
 

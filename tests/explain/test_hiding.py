@@ -145,7 +145,7 @@ def test_other_models_have_no_refinement_but_fields_to_hide():
 
 
 def test_no_rows():
-    empty = hide_fields(mixed(), mixed().encoder.encode(FRAME.clear()))
+    empty = hide_fields(mixed(), mixed().encoder.encode(FRAME.clear())[0])
     assert len(empty) == 0
     assert empty.without_RF.shape == (0, 5)
     assert empty.to_frame().columns == hide_fields(mixed(), mixed_rows(mixed())).to_frame().columns
@@ -176,7 +176,7 @@ def test_a_hidden_field_is_an_empty_column(field):
     before = rows.ids_RF.copy(), rows.numbers_RN.copy()
     empty = FRAME.with_columns(pl.lit(None, dtype=FRAME.schema[field]).alias(field))
     hidden = hide_field(encoder, rows, MIXED_FIELDS.index(field))
-    assert_same(hidden, encoder.encode(empty, with_target=True))
+    assert_same(hidden, encoder.encode(empty, with_target=True)[0])
     assert np.array_equal(rows.ids_RF, before[0]) and np.array_equal(rows.numbers_RN, before[1])
 
 
@@ -205,11 +205,11 @@ def test_permuted_ids_are_those_of_permuted_values(field):
     order = np.random.default_rng(3).permutation(len(FRAME))
     shuffled = FRAME.with_columns(FRAME[field].gather(order))
     found = permute_field(encoder, mixed_rows(mixed()), MIXED_FIELDS.index(field), order)
-    assert_same(found, encoder.encode(shuffled, with_target=True))
+    assert_same(found, encoder.encode(shuffled, with_target=True)[0])
 
 
 def test_changing_no_rows():
-    none = mixed().encoder.encode(FRAME.clear(), with_target=True)
+    none, _ = mixed().encoder.encode(FRAME.clear(), with_target=True)
     for position in range(len(MIXED_FIELDS)):
         assert len(hide_field(mixed().encoder, none, position)) == 0
         assert len(permute_field(mixed().encoder, none, position, np.empty(0, dtype=np.int64))) == 0

@@ -1,4 +1,4 @@
-"""Drawing: what stands in a picture, that labels do not overlap, and that a file is written whole."""
+"""Pictures: what they show, that labels do not overlap, and that files are complete or absent."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ import polars as pl
 import pytest
 
 from fielddep.errors import MissingExtraError, UserError
-from fielddep.explain import heat_maps as plots
-from fielddep.explain import plots as plot_bars
-from fielddep.explain import plots as plot_canvas
-from fielddep.explain import plots as plot_lines
+from fielddep.explain import heat_maps, plots
 from fielddep.explain.curves import CalibrationCurve, ScoreDistribution, learning_curve
 from fielddep.explain.dependencies import Explanation, FieldDependencies
 from fielddep.explain.groups import RowGroup, RowGroups
@@ -116,10 +113,10 @@ def assert_apart(labels: list[Any]) -> None:
 # --- heat maps ------------------------------------------------------------------------------------------------
 
 
-def test_the_model_beside_rows_with_their_values(pictures, tmp_path: Path):
+def test_the_model_next_to_rows_with_their_values(pictures, tmp_path: Path):
     rows = explanation(4)
     model = FieldDependencies(fields=rows.fields, matrix_FF=rows.w_RSFF[0, 0])
-    plots.draw_rows(model, rows, tmp_path / "rows.png", rows=[0, 1], numbers=[7, 12])
+    heat_maps.draw_rows(model, rows, tmp_path / "rows.png", rows=[0, 1], numbers=[7, 12])
     axes = pictures[0].axes.ravel()
     titles = [axis.get_title(loc="left") for axis in axes]
     assert all(fact in title for fact, title in zip(("W(0)", "row 7", "row 12"), titles, strict=True))
@@ -141,7 +138,7 @@ def test_the_model_beside_rows_with_their_values(pictures, tmp_path: Path):
 def test_labels_of_heat_maps_do_not_overlap(pictures, tmp_path: Path, n_fields):
     rows = explanation(n_fields, n_rows=3)
     model = FieldDependencies(fields=rows.fields, matrix_FF=rows.w_RSFF[0, 0])
-    plots.draw_rows(model, rows, tmp_path / "rows.png", rows=[0, 1, 2], numbers=[0, 1, 2])
+    heat_maps.draw_rows(model, rows, tmp_path / "rows.png", rows=[0, 1, 2], numbers=[0, 1, 2])
     axes = pictures[0].axes.ravel()
     every = [text for axis in axes for text in (*axis.get_xticklabels(), *axis.get_yticklabels())]
     assert_apart([*every, *(axis._left_title for axis in axes), *(axis.xaxis.label for axis in axes)])
@@ -149,7 +146,7 @@ def test_labels_of_heat_maps_do_not_overlap(pictures, tmp_path: Path, n_fields):
 
 def test_steps_and_what_they_changed(pictures, tmp_path: Path):
     rows = explanation(3)
-    plots.draw_steps(rows, tmp_path / "steps.png", row=1, number=9)
+    heat_maps.draw_steps(rows, tmp_path / "steps.png", row=1, number=9)
     axes = [axis for axis in pictures[0].axes.ravel() if axis.images]
     losses = rows.loss_RSF[1].sum(axis=1)
     titles = [axis.get_title(loc="left") for axis in axes]
@@ -167,9 +164,9 @@ def test_steps_and_what_they_changed(pictures, tmp_path: Path):
 
 
 def test_a_path_without_steps(pictures, tmp_path: Path):
-    plots.draw_steps(explanation(3, n_steps=1), tmp_path / "steps.png")
+    heat_maps.draw_steps(explanation(3, n_steps=1), tmp_path / "steps.png", row=0, number=0)
     assert [axis.get_title(loc="left")[:4] for axis in pictures[0].axes.ravel()] == ["W(0)"]
-    plot_lines.draw_weights(explanation(3, n_steps=1), tmp_path / "mu.png")
+    plots.draw_weights(explanation(3, n_steps=1), tmp_path / "mu.png", row=0, number=0)
     assert min(png_size(tmp_path / "mu.png")) > 100
 
 
@@ -188,7 +185,7 @@ def test_groups_and_what_sets_them_apart(pictures, tmp_path: Path):
         )
         for n_rows, contrast in zip((60, 40), contrasts, strict=True)
     )
-    plots.draw_groups(RowGroups(groups=groups, group_R=np.zeros(100, dtype=np.int64)), tmp_path / "groups.png")
+    heat_maps.draw_groups(RowGroups(groups=groups, group_R=np.zeros(100, dtype=np.int64)), tmp_path / "groups.png")
     axes = pictures[0].axes.ravel()
     titles = [axis.get_title(loc="left") for axis in axes[1:]]
     assert all(re.search(rf"{g}\b.*{n} rows.*{n} ?%", titles[g]) for g, n in enumerate((60, 40)))
@@ -200,10 +197,10 @@ def test_groups_and_what_sets_them_apart(pictures, tmp_path: Path):
 
 def test_numbers_stand_in_the_cells_of_small_maps_only(pictures, tmp_path: Path):
     small = FieldDependencies(fields=("a", "b"), matrix_FF=np.array([[-1.0, 0.5], [-0.25, -1.0]]))
-    plots.draw_dependencies(small, tmp_path / "small.png", title="one")
+    heat_maps.draw_dependencies(small, tmp_path / "small.png")
     assert texts(pictures[0].axes[0][0].texts) == ["+1.00", "-0.50"]
     large = FieldDependencies(fields=tuple("abcdefghij"), matrix_FF=np.eye(10))
-    plots.draw_dependencies(large, tmp_path / "large.png", title="one")
+    heat_maps.draw_dependencies(large, tmp_path / "large.png")
     assert not pictures[1].axes[0][0].texts
 
 
@@ -213,7 +210,7 @@ def test_numbers_stand_in_the_cells_of_small_maps_only(pictures, tmp_path: Path)
 @pytest.mark.parametrize("n_fields", [3, 40, 55])
 def test_importance_bars(pictures, tmp_path: Path, n_fields):
     found = importance(n_fields)
-    plot_bars.draw_importance(found, tmp_path / "bars.png")
+    plots.draw_importance(found, tmp_path / "bars.png")
     left, right = pictures[0].axes[0]
     shown = found.ranked()[:40]
     assert texts(left.get_yticklabels()) == shown
@@ -227,14 +224,14 @@ def test_importance_bars(pictures, tmp_path: Path, n_fields):
 
 
 def test_effects_of_a_row(pictures, tmp_path: Path):
-    plot_bars.draw_effects(effects(4), tmp_path / "effects.png", row=1, number=12)
+    plots.draw_effects(effects(4), tmp_path / "effects.png", row=1, number=12)
     axis = pictures[0].axes[0][0]
     effect = effects(4).effect_RF[1]
     order = np.argsort(-np.abs(effect))
     np.testing.assert_allclose([bar.get_width() for bar in axis.patches], effect[order])
     assert texts(axis.get_yticklabels()) == [f"field {f}: b" for f in order]
     assert re.search(r"Row 12\b.*\byes\b.*0\.5$", pictures[0].figure._suptitle.get_text())
-    plot_bars.draw_effects(effects(4, classes=()), tmp_path / "effects.png")
+    plots.draw_effects(effects(4, classes=()), tmp_path / "effects.png", row=0, number=0)
     assert re.search(r"Row 0\b.*0\.4$", pictures[1].figure._suptitle.get_text())
     assert texts(pictures[1].axes[0][0].get_yticklabels())[0].endswith(r": \$x_{\$")
 
@@ -245,7 +242,7 @@ def test_effects_of_a_row(pictures, tmp_path: Path):
 @pytest.mark.parametrize("n_fields", [2, 10, 40])
 def test_weights_over_the_steps(pictures, tmp_path: Path, n_fields):
     rows = explanation(n_fields)
-    plot_lines.draw_weights(rows, tmp_path / "mu.png", row=1, number=5)
+    plots.draw_weights(rows, tmp_path / "mu.png", row=1, number=5)
     axis = pictures[0].axes[0][0]
     share = rows.mu_RSF[1] / 3.0
     drawn = sorted(line.get_ydata().tolist() for line in axis.lines if len(line.get_ydata()) == 3)
@@ -276,9 +273,7 @@ def evaluations(names: tuple[str, ...]) -> list[Evaluation]:
 
 
 def test_learning_curves(pictures, tmp_path: Path):
-    plot_lines.draw_learning(
-        learning_curve(evaluations(("auc", "calibration_error", "logloss"))), tmp_path / "learning.png"
-    )
+    plots.draw_learning(learning_curve(evaluations(("auc", "calibration_error", "logloss"))), tmp_path / "learning.png")
     loss, area = pictures[0].axes[0]
     assert (loss.get_title(loc="left"), area.get_title(loc="left")) == ("logloss", "AUC")
     *lines, kept = texts(loss.get_legend().texts)
@@ -287,7 +282,7 @@ def test_learning_curves(pictures, tmp_path: Path):
     assert lines == ["validation"] and kept.endswith("0.5000")
     assert loss.lines[0].get_ydata().tolist() == [1, 1 / 2, 1 / 3, 1 / 4]
     assert loss.lines[2].get_xdata().tolist() == [1.5]
-    plot_lines.draw_learning(learning_curve(evaluations(("mae", "mse"))), tmp_path / "learning.png")
+    plots.draw_learning(learning_curve(evaluations(("mae", "mse"))), tmp_path / "learning.png")
     titles = [axis.get_title(loc="left") for axis in pictures[1].axes[0]]
     assert re.search("squared|MSE", titles[0]) and re.search("absolute|MAE", titles[1])
 
@@ -301,7 +296,7 @@ def test_calibration(pictures, tmp_path: Path):
         high_N=np.array([0.3, 0.5]),
         weight_N=np.array([10.0, 10.0]),
     )
-    plot_lines.draw_calibration(curve, tmp_path / "calibration.png")
+    plots.draw_calibration(curve, tmp_path / "calibration.png")
     axis = pictures[0].axes[0][0]
     assert axis.get_title(loc="left").endswith(" 0.1")
     assert "probability" in axis.get_xlabel() and "class" in axis.get_xlabel()
@@ -314,7 +309,7 @@ def test_scores_by_class(pictures, tmp_path: Path, n_classes):
     scores = ScoreDistribution(
         classes=tuple(f"class {c}" for c in range(n_classes)), edges=np.linspace(0, 1, 5), weight_CN=weights
     )
-    plot_lines.draw_scores(scores, tmp_path / "scores.png")
+    plots.draw_scores(scores, tmp_path / "scores.png")
     axis = pictures[0].axes[0][0]
     shown = range(max(0, n_classes - 10), n_classes)
     assert texts(axis.get_legend().texts) == [f"class {c} ({4 * (c + 1)} rows)" for c in shown]
@@ -331,7 +326,7 @@ def test_long_labels_lose_their_middle():
     assert short("two\nlines  here") == "two lines here"
     assert short("$5") == r"\$5"
     assert named_value("colour", "red") == "colour: red"
-    assert len(named_value("n" * 50, "v" * 50)) == plot_canvas.MAX_LABEL
+    assert len(named_value("n" * 50, "v" * 50)) == plots.MAX_LABEL
     assert named_value("n" * 50, "red") == "n" * 10 + "…" + "n" * 10 + ": red"
     assert named_value("hour", "v" * 50) == "hour: " + "v" * 10 + "…" + "v" * 9
 
@@ -340,7 +335,7 @@ def test_long_labels_lose_their_middle():
 def test_suffix_says_the_format(tmp_path: Path, suffix, start):
     pytest.importorskip("matplotlib")
     path = tmp_path / f"map.{suffix}"
-    plots.draw_dependencies(MODEL, path, title="one")
+    heat_maps.draw_dependencies(MODEL, path)
     assert path.read_bytes().startswith(start)
 
 
@@ -348,7 +343,10 @@ def test_strange_texts_are_drawn_as_they_are(tmp_path: Path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "row.png"
     odd = FieldDependencies(fields=("$\\frac{$", "b$"), matrix_FF=-np.eye(2))
-    plots.draw_dependencies(odd, path, title="$100 $ and _{$")
+    heat_maps.draw_dependencies(odd, path)
+    assert min(png_size(path)) > 100
+    titled = heat_maps.HeatMap(title="$100 $ and _{$", values_FF=-np.eye(2), labels=("a", "b"))
+    heat_maps.draw_heat_maps([titled], path)
     assert min(png_size(path)) > 100
 
 
@@ -356,7 +354,7 @@ def test_pictures_are_white_and_leave_the_users_style_alone(pictures, tmp_path: 
     import matplotlib
 
     with matplotlib.rc_context({"figure.facecolor": "black", "savefig.facecolor": "black", "font.size": 30}):
-        plots.draw_dependencies(MODEL, tmp_path / "map.png", title="one")
+        heat_maps.draw_dependencies(MODEL, tmp_path / "map.png")
         assert matplotlib.rcParams["font.size"] == 30
     assert pictures[0].figure.get_facecolor() == (1.0, 1.0, 1.0, 1.0)
     assert "matplotlib.pyplot" not in sys.modules
@@ -365,7 +363,7 @@ def test_pictures_are_white_and_leave_the_users_style_alone(pictures, tmp_path: 
 def test_an_unknown_format_is_a_users_error(tmp_path: Path):
     pytest.importorskip("matplotlib")
     with pytest.raises(UserError, match=r"map\.xyz.*\bpng\b"):
-        plots.draw_dependencies(MODEL, tmp_path / "map.xyz", title="one")
+        heat_maps.draw_dependencies(MODEL, tmp_path / "map.xyz")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -380,7 +378,7 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch):
     for name in ("matplotlib", "matplotlib.figure", "matplotlib.backends.backend_agg"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"pip install 'fielddep\[plot\]'"):
-        plots.draw_dependencies(MODEL, tmp_path / "map.png", title="one")
+        heat_maps.draw_dependencies(MODEL, tmp_path / "map.png")
     assert list(tmp_path.iterdir()) == []
 
 

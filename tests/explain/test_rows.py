@@ -30,7 +30,7 @@ def pick(source, numbers=NUMBERS, bundle=None, **options):
 
 
 def assert_rows(found: EncodedRows, frame: pl.DataFrame, bundle=None) -> None:
-    expected = (bundle or mixed()).encoder.encode(frame, handle_unknown="rare")
+    expected, _ = (bundle or mixed()).encoder.encode(frame, handle_unknown="rare")
     np.testing.assert_array_equal(found.ids_RF, expected.ids_RF)
     np.testing.assert_array_equal(found.numbers_RN, expected.numbers_RN)
 
@@ -60,7 +60,7 @@ def test_chosen_rows_and_all_others(source, chunk_rows, monkeypatch):
 def test_a_sample_is_drawn_by_chance_and_keeps_targets():
     picked = pick(FRAME, n_sample=30, seed=1)
     assert picked.sample is not None and len(picked.sample) == 30 and picked.n_rows == 120
-    encoded = mixed().encoder.encode(FRAME, with_target=True)
+    encoded, _ = mixed().encoder.encode(FRAME, with_target=True)
     lines = [(*ids, t) for ids, t in zip(encoded.ids_RF.tolist(), encoded.target_R.tolist(), strict=True)]
     drawn = [(*ids, t) for ids, t in zip(picked.sample.ids_RF.tolist(), picked.sample.target_R.tolist(), strict=True)]
     assert set(map(tuple, drawn)) <= set(map(tuple, lines))
@@ -213,7 +213,7 @@ def test_cells_are_shown_as_they_are(frame: pl.DataFrame) -> None:
 
 def test_ids_show_what_they_can() -> None:
     encoder = encoder_of(GAPS)
-    assert value_texts(encoder, encoder.encode(ODD)).to_dict(as_series=False) == {
+    assert value_texts(encoder, encoder.encode(ODD)[0]).to_dict(as_series=False) == {
         "colour": ["red", "<rare>", "<missing>", "<rare>"],
         "size": ["280.429 or more", "-181.429 or less", "<missing>", "12.3457"],
         "price": ["(-inf, 50)", "(-inf, 50)", "<missing>", "(-inf, 50)"],
@@ -223,7 +223,7 @@ def test_ids_show_what_they_can() -> None:
 
 def test_values_of_one_id_are_named_together() -> None:
     encoder = encoder_of(WHOLE)
-    assert value_texts(encoder, encoder.encode(ODD)).to_dict(as_series=False) == {
+    assert value_texts(encoder, encoder.encode(ODD)[0]).to_dict(as_series=False) == {
         "colour": ["red", "<rare> or <missing>", "<rare> or <missing>", "<rare> or <missing>"],
         "size": ["280.429 or more", "-181.429 or less", "49.5 or <missing>", "12.3457"],
         "price": ["(-inf, 50)", "(-inf, 50)", "<missing>", "(-inf, 50)"],
@@ -234,11 +234,11 @@ def test_values_of_one_id_are_named_together() -> None:
 def test_texts_of_no_rows() -> None:
     encoder = encoder_of(WHOLE)
     nothing = ODD.clear()
-    assert value_texts(encoder, encoder.encode(nothing)).columns == list(NAMES)
+    assert value_texts(encoder, encoder.encode(nothing)[0]).columns == list(NAMES)
     assert cell_texts(encoder, nothing).rows() == []
 
 
 def test_numbers_are_shown_without_the_noise_of_float32() -> None:
     encoder = encoder_of(WHOLE)
     rows = WHOLE.head(2).with_columns(size=pl.Series([0.1, -1.25]))
-    assert value_texts(encoder, encoder.encode(rows))["size"].to_list() == ["0.1", "-1.25"]
+    assert value_texts(encoder, encoder.encode(rows)[0])["size"].to_list() == ["0.1", "-1.25"]

@@ -37,7 +37,7 @@ def mixed_frame(n_rows: int = 400, seed: int = 0) -> pl.DataFrame:
 
 
 def metrics_of(scored: ScoredRows) -> dict[str, float]:
-    """Metrics of predictions that are there already."""
+    """Metrics of known predictions."""
     assert scored.target_R is not None
     metrics = Metrics(scored.target)
     metrics.update(scored.logits_RC, scored.target_R, scored.weight_R)
@@ -70,7 +70,7 @@ def mixed(target: str = "good", model: str = "mdl", weight: str | None = None, s
 
 def mixed_rows(bundle: Bundle, n_rows: int = 120, *, with_target: bool = True) -> EncodedRows:
     """Rows that the models of `mixed` were not trained on."""
-    return bundle.encoder.encode(mixed_frame(n_rows, seed=7), with_target=with_target)
+    return bundle.encoder.encode(mixed_frame(n_rows, seed=7), with_target=with_target)[0]
 
 
 @cache
@@ -96,22 +96,22 @@ def planted(seed: int = 1) -> tuple[SyntheticTable, Bundle, EncodedRows]:
         }
     )
     bundle = bundle_of(table.frame.head(12_000), config)
-    return table, bundle, bundle.encoder.encode(table.frame.tail(2000), with_target=True)
+    return table, bundle, bundle.encoder.encode(table.frame.tail(2000), with_target=True)[0]
 
 
 @cache
 def found_planted() -> tuple[Bundle, EncodedRows, npt.NDArray[np.bool_]]:
     """A model whose refinement shows the planted pair, new rows, and in which of them the pair is intact.
 
-    `field_1` follows from `field_0` in four of five rows. What a regression target tells of every row is clear enough
-    for a second of training.
+    `field_1` follows from `field_0` in four of five rows. A regression target says enough
+    about every row for a second of training.
     """
     table = generate(8000, n_fields=5, n_values=10, seed=0, task="regression")
     bundle = bundle_of(table.frame.head(6000), planted_config(table.target))
     implied = table.frame.group_by("field_0").agg(implied=pl.col("field_1").mode().first())
     new = table.frame.tail(2000).join(implied, on="field_0", how="left", maintain_order="left")
     intact_R = (new["field_1"] == new["implied"]).to_numpy()
-    return bundle, bundle.encoder.encode(new, with_target=True), intact_R
+    return bundle, bundle.encoder.encode(new, with_target=True)[0], intact_R
 
 
 def planted_config(target: str) -> Config:

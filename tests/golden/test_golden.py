@@ -40,7 +40,7 @@ def test_golden_bundles_hold_every_kind_of_field(folder: Path):
     assert [field.numeric for field in bundle.encoder.schema.fields] == [None, "scale", "quantile"]
     assert bundle.encoder.layout.crosses == ((0, 2),)
     assert bundle.encoder.layout.names[-1] == "colour x age"
-    rows = bundle.encoder.encode(pl.read_csv(HERE / "rows.csv", infer_schema=False))
+    rows, _ = bundle.encoder.encode(pl.read_csv(HERE / "rows.csv", infer_schema=False))
     assert explain_rows(bundle, rows).w_RSFF.shape == (12, 4, 3, 3)
 
 

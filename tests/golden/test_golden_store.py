@@ -42,7 +42,7 @@ def test_the_store_opens_and_holds_its_table(store: Store) -> None:
     table = pl.read_csv(TABLE, infer_schema=False)
     assert store.n_rows == len(table) == 600
     rows = store.read(0, store.n_rows)
-    again = store.encoder.encode(table, with_target=True)
+    again, _ = store.encoder.encode(table, with_target=True)
     for name in ("ids_RF", "numbers_RN", "target_R", "weight_R"):
         np.testing.assert_allclose(getattr(rows, name), getattr(again, name), rtol=1e-6, err_msg=name)
     parts = ("train", "validation", "test")

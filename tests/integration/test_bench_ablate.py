@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fielddep.experiments.contenders import find_contender, read_settings
+from fielddep.experiments.plan import find_contender, read_settings
 
 ACCURACY = Path(__file__).parents[2] / "benchmarks" / "accuracy"
 sys.path.insert(0, str(ACCURACY))

@@ -10,7 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fielddep.experiments.contenders import CONFIG_CLASSES, find_contenders
+from fielddep.config import MODEL_CONFIGS
+from fielddep.experiments.plan import find_contenders
 
 ACCURACY = Path(__file__).parents[2] / "benchmarks" / "accuracy"
 sys.path.insert(0, str(ACCURACY))
@@ -29,7 +30,7 @@ def test_every_table_has_a_plan_of_known_models() -> None:
     assert tuple(compare.BENCHES) == tables.NAMES
     for bench in compare.BENCHES.values():
         find_contenders(",".join(bench.models))
-    assert {*compare.BENCHES["frappe"].models} == {*CONFIG_CLASSES, "mdl-wo-dep"}
+    assert {*compare.BENCHES["frappe"].models} == {*MODEL_CONFIGS, "mdl-wo-dep"}
     assert len(compare.PAPER) == 10
 
 

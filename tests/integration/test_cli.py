@@ -57,7 +57,7 @@ def spawn(*args: str, **options: object) -> subprocess.Popen[str]:
 # --- the process ----------------------------------------------------------------------------------------------
 
 
-def test_help_is_there_at_once_without_torch_and_polars() -> None:
+def test_help_is_fast_and_needs_neither_torch_nor_polars() -> None:
     code = "import sys, fielddep.cli; print([m for m in ('torch', 'polars', 'numpy') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
     seconds = []
@@ -134,7 +134,7 @@ def test_an_interrupt_of_any_command_is_quiet(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_module_and_version() -> None:
-    done = subprocess.run([sys.executable, "-m", "fielddep.cli", "--version"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "fielddep", "--version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "fielddep 0.1.0\n")
 
 
@@ -349,7 +349,7 @@ def test_predict_refuses_a_kept_column_called_prediction(
     assert not out.exists()
 
 
-def test_predict_reads_text_as_it_is_told(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predict_reads_text_with_given_settings(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "t.csv").write_text("shape~colour~size\ndisc~red~1\n")
     assert main(["predict", str(run), str(tmp_path / "t.csv")]) == 2
     assert capsys.readouterr().err.startswith("error: ")
@@ -361,6 +361,15 @@ def test_no_run(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     for command in ("evaluate", "predict", "explain"):
         assert main([command, str(tmp_path / "none"), str(table)]) == 2
         assert states(capsys.readouterr().err, "error", tmp_path / "none")
+
+
+def test_a_store_is_not_a_run(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "store"
+    assert main(["encode", str(table), "--target", "good", "--out", str(store), "--quiet"]) == 0
+    for command in ("evaluate", "predict", "explain", "report"):
+        capsys.readouterr()
+        assert main([command, str(store), str(table)]) == 2
+        assert states(capsys.readouterr().err, "error", "run", store)
 
 
 def test_a_damaged_bundle_is_named(table: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -532,23 +541,23 @@ def test_explain_without_matplotlib_gives_numbers(
 # --- interrupt and demo ---------------------------------------------------------------------------------------
 
 
-def test_interrupt_says_the_command_that_goes_on(
+def test_interrupt_prints_the_command_that_resumes(
     table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "my run"
     words = ["fit", str(table), "--out", str(out), "--target", "good", "--seed", "3", *QUICK, "--quiet"]
     real = os.kill
     monkeypatch.setattr("fielddep.training.fit.measure", lambda *_: real(os.getpid(), signal.SIGINT))
-    # A process started in the background may have been told to ignore interrupts.
+    # A process started in the background may ignore interrupts.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert main(words) == 130
     finally:
         signal.signal(signal.SIGINT, before)
-    said = capsys.readouterr().err.splitlines()
-    assert states(said[-2], "interrupted", "checkpoint")
-    assert said[-1].startswith(f"  fielddep fit {table} --out '{out}' --target good --seed 3 --set train.max_epochs=2")
-    assert said[-1].endswith("--quiet --resume")
+    lines = capsys.readouterr().err.splitlines()
+    assert states(lines[-2], "interrupted", "checkpoint")
+    assert lines[-1].startswith(f"  fielddep fit {table} --out '{out}' --target good --seed 3 --set train.max_epochs=2")
+    assert lines[-1].endswith("--quiet --resume")
 
 
 def test_interrupt_before_training(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -562,9 +571,7 @@ def test_interrupt_before_training(table: Path, tmp_path: Path, capsys: pytest.C
     assert not (tmp_path / "r").exists()
 
 
-def test_demo_goes_the_whole_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_demo_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("lightgbm")
     pytest.importorskip("matplotlib")
     flights = flights_module.load_flights().sample(3000, seed=0)

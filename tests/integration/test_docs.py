@@ -17,7 +17,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fielddep.config.settings import MODEL_CONFIGS, Config, settings_reference
+from fielddep.config import NETWORKS
+from fielddep.config.settings import Config, settings_reference
 from fielddep.datasets import flights
 from tests.documents import PageRunner, find_blocks
 
@@ -86,7 +87,7 @@ def test_figures_are_those_of_the_benchmarks() -> None:
 
 
 def test_settings_that_are_named_exist() -> None:
-    known = {info.path for name in MODEL_CONFIGS for info in settings_reference(Config().replace({"model.name": name}))}
+    known = {info.path for name in NETWORKS for info in settings_reference(Config().replace({"model.name": name}))}
     named = re.compile(r"(?<![\w/])((?:data|split|model|train)\.[a-z_0-9]+)(?=[`=. ]|$)", re.M)
     for page in PAGES:
         found = set(named.findall((DOCS / page).read_text("utf-8")))

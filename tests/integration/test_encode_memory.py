@@ -19,7 +19,7 @@ from fielddep.config.settings import Config
 from fielddep.tables import delimited as delimited_rows
 from fielddep.store.build import build_store
 
-delimited_rows.BLOCK_BYTES = 1 << 20  # so that the smaller table has many blocks too
+delimited_rows.CHUNK_BYTES = 1 << 20  # so that the smaller table has many blocks too
 build_store(sys.argv[1], Config().replace({"data.target": "good", "data.crosses": "none"}), sys.argv[2])
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """

@@ -26,17 +26,16 @@ from fielddep.config.settings import Config
 from fielddep.errors import UserError
 from fielddep.store import build as streaming
 from fielddep.store.build import build_store
-from fielddep.store.folder import STORE, StoreFolder
+from fielddep.store.folder import STORE, FileCells, StoreFolder
 from fielddep.store.format import ShardWriter
-from fielddep.store.reading import FileCells
 from fielddep.store.store import Store, is_store
 from fielddep.tables import delimited as delimited_rows
 from tests.helpers import raises, states
 from tests.observers import StageWatch
-from tests.streamed import SMALL, SMALL_SIZES, mixed_frame, small_portions
+from tests.streamed import SMALL, SMALL_SIZES, mixed_frame, small_chunks
 
-__all__ = ["small_portions"]
-pytestmark = pytest.mark.usefixtures("small_portions")
+__all__ = ["small_chunks"]
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 SETTINGS = {"data.target": "good", "data.weight": "weight", "data.exclude": ["grade", "amount"]}
 CONFIG = Config().replace(SETTINGS)

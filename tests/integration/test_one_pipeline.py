@@ -16,10 +16,10 @@ from fielddep.config.settings import Config
 from fielddep.store.build import build_store
 from fielddep.training.fit import fit
 from tests.store.test_build import BASE, VARIANTS
-from tests.streamed import SMALL_SIZES, mixed_frame, small_portions
+from tests.streamed import SMALL_SIZES, mixed_frame, small_chunks
 
-__all__ = ["small_portions"]
-pytestmark = pytest.mark.usefixtures("small_portions")
+__all__ = ["small_chunks"]
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 QUICK = {
     "model.d_embed": 4,

@@ -31,10 +31,10 @@ from fielddep.tables.row_stream import open_rows
 from fielddep.training.prepare import Prepared
 from tests.encoding.test_split import oracle
 from tests.observers import StageWatch
-from tests.streamed import small_portions
+from tests.streamed import small_chunks
 
-__all__ = ["small_portions"]
-pytestmark = pytest.mark.usefixtures("small_portions")
+__all__ = ["small_chunks"]
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 N_ROWS = 600
 METHODS: dict[str, dict[str, Any]] = {

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fielddep.artifacts.run import Run, run_state
+from fielddep.artifacts.run import RUN, Run
 from fielddep.cli import main
 from fielddep.config.settings import Config
 from fielddep.observer import Observer
@@ -70,7 +70,7 @@ from fielddep.observer import Observer
 
 table, out, plan = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
 if is_store(table):
-    store_loader.WINDOW_ROWS, store_loader.CHUNK_ROWS = 64, 8
+    store_loader.BUFFER_ROWS, store_loader.CHUNK_ROWS = 64, 8
 
 
 class Moments(Observer):
@@ -190,7 +190,7 @@ def test_a_killed_run_ends_like_one_that_was_not(
     table: Path, killed: Path, straight: dict[str, Path], optimizer: str, case: str
 ) -> None:
     folder = killed / f"{optimizer}-{case}"
-    assert run_state(folder) == "unfinished"
+    assert RUN.state(folder) == "unfinished"
     config = Config().replace({**SETTINGS, "train.optimizer": optimizer})
     Run.train(small_frame(400), config, folder, resume=True)
     expected = outcome(straight[optimizer])
@@ -200,17 +200,17 @@ def test_a_killed_run_ends_like_one_that_was_not(
 
 
 def test_a_killed_run_on_a_store_ends_like_one_that_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The position within an epoch is found again, in the sixth of seven windows for one."""
-    monkeypatch.setattr(store_loader, "WINDOW_ROWS", 64)
+    """The position within an epoch is found again, in the sixth of seven buffers for one."""
+    monkeypatch.setattr(store_loader, "BUFFER_ROWS", 64)
     monkeypatch.setattr(store_loader, "CHUNK_ROWS", 8)
     config = Config().replace(SETTINGS)
-    store = write_store(tmp_path / "store", small_frame(400), config, block_rows=16)
+    store = write_store(tmp_path / "store", small_frame(400), config, chunk_rows=16)
     cases = ("before-the-first-evaluation", "between-evaluations", "best-written-checkpoint-not", "killed-three-times")
     kill(store.folder, tmp_path / "killed", {case: (SETTINGS, KILLS[case]) for case in cases})
     expected = outcome(Run.train(store, config, tmp_path / "straight").folder)
     assert len(expected["history"]) == 8  # type: ignore[arg-type]
     for case in cases:
-        assert run_state(tmp_path / "killed" / case) == "unfinished"
+        assert RUN.state(tmp_path / "killed" / case) == "unfinished"
         Run.train(Store.open(store.folder), config, tmp_path / "killed" / case, resume=True)
         assert outcome(tmp_path / "killed" / case) == expected, case
 
@@ -231,7 +231,7 @@ def test_the_command_line_resumes_after_a_kill_at_no_chosen_moment(table: Path, 
     time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    assert run_state(out) == "unfinished"
+    assert RUN.state(out) == "unfinished"
     assert main([*words, "--out", str(out), "--resume"]) == 0
     assert main([*words, "--out", str(tmp_path / "straight")]) == 0
     assert outcome(out) == outcome(tmp_path / "straight")

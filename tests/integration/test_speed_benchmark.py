@@ -245,7 +245,7 @@ def test_two_forms_of_the_library_share_weights_and_agree():
 
 def test_single_rows_are_encoded_to_the_ids_drawn():
     encoder = rowwise.encoder_of(TINY)
-    encoded, report = encoder.encode_with_report(pl.concat(rowwise.one_row_frames(TINY, 20)))
+    encoded, report = encoder.encode(pl.concat(rowwise.one_row_frames(TINY, 20)))
     assert np.array_equal(encoded.ids_RF, TINY.table(20, seed=2).ids_RF + 2)
     assert set(report.unknown.values()) == {0}
     frame = rowwise.one_row_frames(TINY, 1)[0]

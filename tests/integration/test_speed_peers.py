@@ -18,7 +18,7 @@ import peers
 import peers_call
 import peers_local
 import shapes
-from fielddep.experiments.contenders import find_contender
+from fielddep.experiments.plan import find_contender
 
 TINY = shapes.Shape(name="tiny", fields={"a": 30, "b": 7, "c": 12}, d_embed=6, batch_rows=32)
 QUICK = {"train.max_epochs": 2, "train.eval_every": 1.0, "model.d_embed": 4, "data.crosses": "none"}

@@ -1,4 +1,4 @@
-"""An encoder learned from whole columns in memory, by other code than `learn_encoder`: the judge of it."""
+"""An encoder learned from complete columns in memory, by other code than `learn_encoder`, which it judges."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 import polars as pl
 
 from fielddep.config.settings import Config, DataConfig, for_field
-from fielddep.encoding.crosses import Cross, find_crosses, pair_codes
-from fielddep.encoding.encoder import Encoder, cross_positions
+from fielddep.encoding.crosses import Cross, cross_positions, find_crosses, pair_codes
+from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.field import FieldEncoder, field_texts
 from fielddep.encoding.numbers import QuantileBins, ScaledNumbers, default_n_bins
 from fielddep.encoding.rows import EncodedRows
-from fielddep.encoding.schema import Field, Schema, build_schema, check_names, plan_fields, target_name
+from fielddep.encoding.schema import Field, Schema, build_schema, check_column_names, plan_fields, target_name
 from fielddep.encoding.target import Target, infer_target
 from fielddep.encoding.values import as_number
-from fielddep.encoding.vocabulary import Vocabulary, count_values
+from fielddep.encoding.vocabulary import Vocabulary
 
 
 def learn(table: pl.DataFrame, config: Config, parts: np.ndarray | None = None) -> Encoder:
@@ -32,13 +32,13 @@ def learn(table: pl.DataFrame, config: Config, parts: np.ndarray | None = None) 
 def learn_rows(table: pl.DataFrame, config: Config, parts: np.ndarray) -> tuple[Encoder, EncodedRows]:
     """The same, and all rows encoded."""
     encoder = learn(table, config, parts)
-    return encoder, encoder.encode(table, with_target=True, handle_unknown="rare")
+    return encoder, encoder.encode(table, with_target=True, handle_unknown="rare")[0]
 
 
 def infer_schema(table: pl.DataFrame, config: Config) -> Schema:
     """Fields, kinds and task of training rows."""
     name = target_name(table.columns, config)
-    check_names(table, config)
+    check_column_names(table.columns, config)
     target = infer_target(table[name], config.data.task, config.data.missing_values)
     return build_schema(plan_fields(table, config), target, config)
 
@@ -74,6 +74,12 @@ def fit_field(field: Field, table: pl.DataFrame, config: DataConfig, counted: pl
             keep_rare=config.handle_unknown == "error",
         )
     return FieldEncoder(field=field, codec=codec, missing_values=missing)
+
+
+def count_values(texts: pl.Series) -> tuple[pl.Series, pl.Series, int]:
+    """Different texts, the rows of each, and the rows without one."""
+    counted = texts.drop_nulls().alias("value").value_counts(name="count")
+    return counted["value"], counted["count"], texts.null_count()
 
 
 def fit_scaled(numbers: pl.Series) -> ScaledNumbers:
@@ -119,12 +125,13 @@ def find_pairs(
 
 
 def _fit_crosses(encoder: Encoder, table: pl.DataFrame, config: DataConfig) -> tuple[Cross, ...]:
-    if config.crosses == "none" or encoder.schema.target is None:
+    target = encoder.schema.target
+    if config.crosses == "none" or target is None:
         return ()
-    ids_RF = encoder.encode(table, handle_unknown="rare").ids_RF
+    ids_RF = encoder.encode(table, handle_unknown="rare")[0].ids_RF
     n_ids, names = encoder.layout.n_ids, encoder.schema.field_names
     if config.crosses == "auto":
-        pairs = find_pairs(ids_RF, n_ids, encoder.encode_target(table))
+        pairs = find_pairs(ids_RF, n_ids, target.encode(table[target.name], config.missing_values))
     else:
         pairs = [cross_positions(pair, names) for pair in config.crosses]
     return tuple(fit_cross(ids_RF, n_ids, pair, config.cross_min_count) for pair in pairs)

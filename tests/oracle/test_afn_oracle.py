@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.config import AFNConfig
+from fielddep.config.networks import AFNConfig
 from fielddep.encoding.rows import Inputs
 from fielddep.nn.baselines.afn import AFN, SMALLEST
 from tests.conftest import double, random_table

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.config import SAINTConfig, TabTransformerConfig
+from fielddep.config.networks import SAINTConfig, TabTransformerConfig
 from fielddep.encoding.rows import Layout
 from fielddep.errors import ConfigError
 from fielddep.nn.baselines.saint import SAINT

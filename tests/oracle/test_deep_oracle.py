@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.config import DeepFMConfig, IFMConfig, WideDeepConfig, XDeepFMConfig
+from fielddep.config.factorization import IFMConfig
+from fielddep.config.networks import DeepFMConfig, WideDeepConfig, XDeepFMConfig
 from fielddep.nn.baselines.deepfm import DeepFM
 from fielddep.nn.baselines.ifm import IFM
 from fielddep.nn.baselines.wide_deep import WideDeep

@@ -8,7 +8,7 @@ import torch
 
 from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import Predictor
-from fielddep.config import FinalMLPConfig
+from fielddep.config.networks import FinalMLPConfig
 from fielddep.config.settings import Config
 from fielddep.encoding.rows import Inputs
 from fielddep.errors import ConfigError

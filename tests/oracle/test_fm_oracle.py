@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.config import FFMConfig, FMConfig, LRConfig
+from fielddep.config.factorization import FFMConfig, FMConfig, LRConfig
 from fielddep.encoding.rows import Layout
 from tests.oracle.row_by_row import check, random_model, random_rows, values, weights
 

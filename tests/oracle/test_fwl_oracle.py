@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.config import FWLConfig
+from fielddep.config.factorization import FWLConfig
 from fielddep.encoding.rows import Layout
 from fielddep.nn.baselines.fwl import FWL, field_ranks
 from tests.oracle.row_by_row import check, random_model, random_rows, values, weights

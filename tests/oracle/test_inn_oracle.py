@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.config import INNConfig
+from fielddep.config.factorization import INNConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.errors import SchemaError
 from fielddep.nn.baselines.inn import INN

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from fielddep.config import LLFMConfig
+from fielddep.config.factorization import LLFMConfig
 from fielddep.config.settings import Config
 from fielddep.encoding.rows import Layout
 from fielddep.nn.baselines.llfm import LLFM, adaptive_weights

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.config import NODEConfig
+from fielddep.config.networks import NODEConfig
 from fielddep.encoding.rows import Layout
 from fielddep.nn.baselines.node import NODE, ObliviousTrees
 from tests.conftest import random_table

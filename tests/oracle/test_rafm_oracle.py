@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.config import RaFMConfig
+from fielddep.config.factorization import RaFMConfig
 from fielddep.encoding.rows import Layout
 from fielddep.errors import ConfigError
 from fielddep.nn.baselines.rafm import RaFM, levels_of_ids

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fielddep.config import TabNetConfig
+from fielddep.config.networks import TabNetConfig
 from fielddep.nn.baselines.tabnet import FeatureTransformer, TabNet
 from tests.conftest import double, random_table
 from tests.oracle.slow_forms import array, check_rows, looked_up, normalised, shaken, share

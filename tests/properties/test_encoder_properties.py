@@ -47,8 +47,8 @@ def data(min_count: int = 1) -> DataConfig:
 @settings(max_examples=100, deadline=None)
 def test_decode_returns_what_was_encoded(train: pl.DataFrame, new: pl.DataFrame, min_count: int) -> None:
     encoder = fit_encoder(train, SCHEMA, data(min_count))
-    encoded, report = encoder.encode_with_report(new)
-    row_by_row, same_report = encoder.encode_with_report(new, row_by_row=True)
+    encoded, report = encoder.encode(new)
+    row_by_row, same_report = encoder.encode(new, row_by_row=True)
     assert np.array_equal(row_by_row.ids_RF, encoded.ids_RF)
     assert np.array_equal(row_by_row.numbers_RN, encoded.numbers_RN)
     assert same_report == report
@@ -73,7 +73,7 @@ def test_decode_returns_what_was_encoded(train: pl.DataFrame, new: pl.DataFrame,
 @settings(max_examples=60, deadline=None)
 def test_ids_are_in_range_and_missing_stays_missing(train: pl.DataFrame, new: pl.DataFrame) -> None:
     encoder = fit_encoder(train, SCHEMA, data())
-    encoded = encoder.encode(new)
+    encoded, _ = encoder.encode(new)
     assert np.isfinite(encoded.numbers_RN).all()
     assert np.abs(encoded.numbers_RN).max() <= 8 if len(new) else True
     for f, field in enumerate(SCHEMA.fields):
@@ -92,9 +92,9 @@ def test_ids_are_in_range_and_missing_stays_missing(train: pl.DataFrame, new: pl
 @settings(max_examples=60, deadline=None)
 def test_chunks_equal_the_whole(train: pl.DataFrame, new: pl.DataFrame, cut: int) -> None:
     encoder = fit_encoder(train, SCHEMA, data())
-    whole, report = encoder.encode_with_report(new)
-    first, report_first = encoder.encode_with_report(new.head(cut))
-    rest, report_rest = encoder.encode_with_report(new.slice(cut))
+    whole, report = encoder.encode(new)
+    first, report_first = encoder.encode(new.head(cut))
+    rest, report_rest = encoder.encode(new.slice(cut))
     assert np.array_equal(np.concatenate([first.ids_RF, rest.ids_RF]), whole.ids_RF)
     assert np.array_equal(np.concatenate([first.numbers_RN, rest.numbers_RN]), whole.numbers_RN)
     assert report_first.merge(report_rest) == report
@@ -105,7 +105,7 @@ def test_chunks_equal_the_whole(train: pl.DataFrame, new: pl.DataFrame, cut: int
 def test_saved_parts_encode_equally(train: pl.DataFrame, new: pl.DataFrame, min_count: int) -> None:
     encoder = fit_encoder(train, SCHEMA, data(min_count))
     again = Encoder.from_parts(json.loads(json.dumps(encoder.to_json())), encoder.vocabulary_frame())
-    before, after = encoder.encode(new), again.encode(new)
+    before, after = encoder.encode(new)[0], again.encode(new)[0]
     assert np.array_equal(before.ids_RF, after.ids_RF)
     assert np.array_equal(before.numbers_RN, after.numbers_RN)
     assert after.layout == before.layout

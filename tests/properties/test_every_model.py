@@ -13,8 +13,7 @@ import torch
 
 from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import Predictor
-from fielddep.config import BASELINE_CONFIGS
-from fielddep.config.settings import MODEL_CONFIGS
+from fielddep.config import NETWORKS
 from fielddep.encoding.rows import Batch, EncodedRows, Layout
 from fielddep.nn import MODELS, build_model
 from fielddep.nn.model import FieldModel
@@ -58,8 +57,8 @@ def name(request) -> str:
 
 
 def test_every_model_has_settings_and_every_settings_a_model():
-    assert set(MODELS) == set(MODEL_CONFIGS)
-    assert len(BASELINE_CONFIGS) == 17
+    assert set(MODELS) == set(NETWORKS)
+    assert len(NETWORKS) == 18
 
 
 ROUNDING = 1e-5

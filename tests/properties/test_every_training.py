@@ -18,7 +18,8 @@ import torch
 
 from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import Predictor
-from fielddep.config.settings import MODEL_CONFIGS, Config
+from fielddep.config import MODEL_CONFIGS
+from fielddep.config.settings import Config
 from fielddep.nn import MODELS, build_model
 from fielddep.nn.model import FieldModel
 from fielddep.observer import Observer

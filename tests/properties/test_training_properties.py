@@ -124,7 +124,7 @@ def test_an_unseen_value_is_no_random_guess():
     known, new = frame.filter(pl.Series(user < 50)), frame.filter(pl.Series(user >= 50))
     prepared = prepare(known, quick_config(train__max_epochs=15, train__unknown_rate=1.0))
     model = train(prepared).model
-    encoded = prepared.encoder.encode(new, with_target=True)
+    encoded, _ = prepared.encoder.encode(new, with_target=True)
     assert (encoded.ids_RF[:, 0] == 1).all()
     unknown = _logloss(model, encoded)
     base_rate = known["good"].mean()

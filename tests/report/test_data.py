@@ -1,4 +1,4 @@
-"""What a report tells of the fields, and what it warns of."""
+"""Facts and warnings about the fields in a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLASS = (NUMBER > 0.2).astype(int)
 def encoded(frame: pl.DataFrame, **settings: object) -> tuple[Encoder, EncodedRows]:
     config = Config().replace({"data.target": "y", "data.crosses": "none"} | settings)
     encoder = learned(frame, config)
-    return encoder, encoder.encode(frame, with_target=True)
+    return encoder, encoder.encode(frame, with_target=True)[0]
 
 
 def noise(n_values: int) -> list[str]:
@@ -85,7 +85,7 @@ def test_facts_of_every_kind_of_field() -> None:
     }
     encoder, rows = encoded(frame, **settings)
     seen = frame.head(10).with_columns(colour=pl.Series(["red"] * 7 + ["new"] * 2 + [None]))
-    colour, size, weight, visits = data_facts(encoder, encoder.encode(seen), rows="test rows").fields
+    colour, size, weight, visits = data_facts(encoder, encoder.encode(seen)[0], rows="test rows").fields
     assert (colour.kind, colour.n_values) == ("category", 2)
     assert (colour.missing, colour.rare, colour.unknown) == (99 / 400, 1 / 400, 0.2)
     assert colour.frequent == (("red", 0.5), ("blue", 0.25))
@@ -110,7 +110,7 @@ def test_warnings() -> None:
         }
     )
     encoder, _ = encoded(frame, **{"data.min_count": {"rare": 3}})
-    seen = encoder.encode(frame.head(10).with_columns(plain=pl.lit("new")))
+    seen, _ = encoder.encode(frame.head(10).with_columns(plain=pl.lit("new")))
     facts = data_facts(encoder, seen, rows="test rows", leaks=["plain"], warnings=["the split is odd"])
     ((name, reason),) = facts.skipped
     assert name == "same" and "constant" in reason

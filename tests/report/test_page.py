@@ -20,15 +20,22 @@ from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.run import REPORT, Run
 from fielddep.errors import MissingExtraError
 from fielddep.explain.dependencies import Explanation, explain_rows
-from fielddep.explain.palette import DARK, LIGHT, N_SERIES
+from fielddep.explain.plots import DARK, LIGHT, N_SERIES
 from fielddep.report import page
 from fielddep.report.build import read_report, redraw_report, report_training
 from fielddep.report.facts import DependencyFacts, FieldFacts, ImportanceFacts, RefinementFacts, Report, StepFacts
-from fielddep.report.figures import MAX_BARS, heat_figure, importance_figure
+from fielddep.report.figures import (
+    LABEL_HEIGHT,
+    MAX_BARS,
+    heat_figure,
+    importance_figure,
+    row_labels,
+    row_names,
+    weights_figure,
+)
 from fielddep.report.intervals import Interval
-from fielddep.report.markup import Html, empty_tag, escaped, join, row_labels, row_names, tag
-from fielddep.report.page import render_page, write_page
-from fielddep.report.row_sections import LABEL_HEIGHT, weights_figure
+from fielddep.report.markup import Html, empty_tag, escaped, join, tag
+from fielddep.report.page import loading_code, render_page, write_page
 from tests.reports import FIELDS, SCRIPT, make_run
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -154,7 +161,7 @@ def test_every_colour_is_one_of_the_palette(runs: dict[str, Run]) -> None:
     assert not re.search("#[0-9a-f]{3}", style.replace("--page: #ffffff", ""))  # paper is white
 
 
-def test_metrics_beside_the_base_rate(runs: dict[str, Run]) -> None:
+def test_metrics_next_to_the_base_rate(runs: dict[str, Run]) -> None:
     report = report_of(runs["binary"])
     text = Outline(render_page(report, "")).text
     found = report.measured.metrics["auc"]
@@ -199,22 +206,24 @@ def test_warnings_of_the_data(runs: dict[str, Run]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "told"),
+    ("chosen", "expected"),
     [
         (("right", "wrong", "random"), {"most right", "most wrong", "at random"}),
-        (("right", "unsure"), {"most right", "least surely right"}),
+        (("right", "unsure"), {"most right", "barely right"}),
         (("random",), {"at random"}),
     ],
 )
-def test_only_rows_that_are_shown_are_announced(runs: dict[str, Run], chosen: tuple[str, ...], told: set[str]) -> None:
+def test_only_rows_that_are_shown_are_announced(
+    runs: dict[str, Run], chosen: tuple[str, ...], expected: set[str]
+) -> None:
     report = report_of(runs["binary"])
     rows = tuple(dataclasses.replace(report.measured.examples[0], why=why) for why in chosen)
     measured = dataclasses.replace(report.measured, examples=rows)
     section = render_page(dataclasses.replace(report, measured=measured), "").split('<section id="rows">')[1]
     announced = Outline(section[section.index("<p>") : section.index("</p>") + 4]).text.partition(". ")[0].lower()
     assert {
-        words for words in ("most right", "most wrong", "least surely right", "at random") if words in announced
-    } == told
+        words for words in ("most right", "most wrong", "barely right", "at random") if words in announced
+    } == expected
 
 
 def test_hovering_names_the_pair() -> None:
@@ -391,8 +400,6 @@ def test_the_code_on_the_page_runs(runs: dict[str, Run], name: str) -> None:
 
 
 def test_odd_values_in_the_code(runs: dict[str, Run]) -> None:
-    from fielddep.report.sections import loading_code
-
     report = report_of(runs["binary"])
     odd = 'say "hi"\\\n\t\x00\u2028é😀'
     field = dataclasses.replace(report.data.fields[0], name=odd, example=odd)

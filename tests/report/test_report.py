@@ -221,7 +221,7 @@ def test_the_training_table_is_recognised(tmp_path: Path, made: dict[str, Made])
     assert kept.data == made["binary"].report.data
 
 
-def test_another_table_is_measured_as_a_whole(tmp_path: Path, made: dict[str, Made]) -> None:
+def test_all_rows_of_another_table_are_measured(tmp_path: Path, made: dict[str, Made]) -> None:
     frame = odd_frame(150, seed=5)
     frame.write_csv(tmp_path / "new.csv")
     before = made["binary"].numbers

@@ -1,4 +1,4 @@
-"""Which rows a report explains, and how it puts them."""
+"""Which rows a report explains."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def test_the_best_of_wrong_rows_is_not_right() -> None:
     assert deliberate(rows) == [(RIGHT, 3), (WRONG, 0), (WRONG, 5)]
 
 
-@pytest.mark.parametrize(("logit", "told"), [(-1.0, [(WRONG, 0)]), (3.0, [])])
-def test_the_only_row_of_a_class_is_no_best_one(logit: float, told: list[tuple[str, int]]) -> None:
+@pytest.mark.parametrize(("logit", "expected"), [(-1.0, [(WRONG, 0)]), (3.0, [])])
+def test_the_only_row_of_a_class_is_not_its_best(logit: float, expected: list[tuple[str, int]]) -> None:
     rows = scored(BINARY, [[logit], [-1.5], [0.5]], [1, 0, 0])
-    assert deliberate(rows) == [(RIGHT, 1), *told, (WRONG, 2)]
+    assert deliberate(rows) == [(RIGHT, 1), *expected, (WRONG, 2)]
 
 
 def test_surest_right_and_wrong_of_many_classes() -> None:

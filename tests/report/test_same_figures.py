@@ -15,11 +15,10 @@ from fielddep.explain import heat_maps, plots
 from fielddep.explain.curves import ScoredRows, calibration_curve, learning_curve, score_distribution
 from fielddep.explain.dependencies import Explanation, FieldDependencies
 from fielddep.explain.hiding import Effects
-from fielddep.explain.palette import LIGHT
-from fielddep.explain.plots import Canvas
-from fielddep.report.figures import calibration_figure, heat_figure, learning_figure, scores_figure
+from fielddep.explain.plots import LIGHT, Canvas
+from fielddep.report.figures import calibration_figure, heat_figure, learning_figure, scores_figure, weights_figure
 from fielddep.report.measured import _calibration, _histogram
-from fielddep.report.row_sections import _bar, weights_figure
+from fielddep.report.sections import _bar
 from fielddep.training.checkpoint import Evaluation
 
 RNG = np.random.default_rng(0)
@@ -70,7 +69,7 @@ def test_effects(drawn: list[Any], tmp_path: Path) -> None:
         logit_R=np.array([0.0]),
         logit_without_RF=np.array([[2.2, -2.1]]),
     )
-    plots.draw_effects(effects, tmp_path / "effects.png")
+    plots.draw_effects(effects, tmp_path / "effects.png", row=0, number=0)
     bars = [(bar.get_width(), hex_of(bar.get_facecolor())) for bar in drawn[0].patches]
     assert bars == [(pytest.approx(-2.2), LIGHT.down), (pytest.approx(2.1), LIGHT.up)]
     assert 'class="up"' in _bar(2.1, 2.2) and 'class="down"' in _bar(-2.2, 2.2)
@@ -98,7 +97,7 @@ def test_weights(drawn: list[Any], tmp_path: Path) -> None:
         loss_RSF=np.zeros(shape[:3]),
         sparsity=1.0,
     )
-    plots.draw_weights(path, tmp_path / "weights.png")
+    plots.draw_weights(path, tmp_path / "weights.png", row=0, number=0)
     page = weights_figure(names, share_SF.tolist(), values=["x"] * 12)
     np.testing.assert_allclose(drawn[0].get_ylim(), page["layout"]["yaxis"]["range"], rtol=1e-5)
     pictured = {round(line.get_ydata()[-1], 5): hex_of(line.get_color()) for line in drawn[0].lines[-20:-10]}

@@ -39,7 +39,7 @@ def fm() -> BaselineClassifier:
 def test_importance_and_hiding(name, request):
     model = request.getfixturevalue(name)
     bundle = model.bundle_
-    rows = bundle.encoder.encode(NEW_X.with_columns(pl.Series("y", NEW_LABELS)), with_target=True)
+    rows, _ = bundle.encoder.encode(NEW_X.with_columns(pl.Series("y", NEW_LABELS)), with_target=True)
     expected = permutation_importance(bundle, rows, n_repeats=2, seed=3)
     found = model.importance(NEW_X, NEW_LABELS, n_repeats=2, seed=3)
     assert found.to_frame().equals(expected.to_frame())
@@ -80,7 +80,7 @@ def test_importance_of_a_regressor():
 
 def test_groups(mdl):
     groups = mdl.group_rows(NEW_X, NEW_LABELS, n_groups=2, seed=1)
-    rows = mdl.bundle_.encoder.encode(NEW_X)
+    rows, _ = mdl.bundle_.encoder.encode(NEW_X)
     np.testing.assert_array_equal(groups.group_R, group_rows(mdl.bundle_, rows, n_groups=2, seed=1).group_R)
     shares = [(NEW_LABELS[groups.group_R == g] == "yes").mean() for g in range(len(groups))]
     assert groups.to_frame()["target_probability_yes"].to_list() == pytest.approx(shares)

@@ -416,7 +416,7 @@ def _w0(model: MDLClassifier) -> np.ndarray:
 def test_loss_of_every_step_equals_a_direct_computation(fitted):
     explanation = fitted.explain(ROWS)
     encoder = fitted.bundle_.encoder
-    ids_RF = encoder.encode(ROWS).ids_RF
+    ids_RF = encoder.encode(ROWS)[0].ids_RF
     tables = [fitted.embeddings(name).drop("value", "count").to_numpy() for name in X.columns]
     for row in range(30):
         e_DF = np.stack([tables[f][ids_RF[row, f]] for f in range(3)], axis=1).astype(np.float64)

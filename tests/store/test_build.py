@@ -1,4 +1,4 @@
-"""A table encoded in portions must give what the encoding in memory gives."""
+"""A table encoded in chunks must give what the encoding in memory gives."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from fielddep.training.prepare import prepare
 from tests.helpers import raises, states
 from tests.observers import StageWatch
 from tests.oracle.encoder import learn_rows
-from tests.streamed import SMALL_SIZES, assert_as_oracle, assert_same_encoder, mixed_frame, small_portions
+from tests.streamed import SMALL_SIZES, assert_as_oracle, assert_same_encoder, mixed_frame, small_chunks
 
-__all__ = ["small_portions"]
-pytestmark = pytest.mark.usefixtures("small_portions")
+__all__ = ["small_chunks"]
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 BASE = {"data.target": "good", "data.weight": "weight", "data.exclude": ["grade", "amount"]}
 VARIANTS: dict[str, dict[str, object]] = {

@@ -41,7 +41,7 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def train_loader(store: Store, **settings) -> Loader:
-    values = {"batch_size": 10, "seed": 3, "window_rows": 40, "chunk_rows": 8, **settings}
+    values = {"batch_size": 10, "seed": 3, "buffer_rows": 40, "chunk_rows": 8, **settings}
     return Loader(store.part("train"), **values)
 
 
@@ -57,13 +57,13 @@ def train_rows(store: Store) -> list[int]:
     st.integers(1, 150), st.integers(1, 20), st.integers(1, 60), st.integers(1, 80), st.sampled_from([0, 7, None]),
     st.sampled_from([*PART_NAMES, None]), st.integers(0, 2),
 )  # fmt: skip
-def test_every_row_once_an_epoch(n_rows, block_rows, batch_size, window_rows, seed, part, epoch):
+def test_every_row_once_an_epoch(n_rows, chunk_rows, batch_size, buffer_rows, seed, part, epoch):
     marks = drawn_parts(n_rows)
     wanted = [row for row in range(n_rows) if part is None or marks[row] == PART_NAMES.index(part)]
     with tempfile.TemporaryDirectory() as folder:
-        store = numbered_store(Path(folder) / "store", marks, block_rows=block_rows)
+        store = numbered_store(Path(folder) / "store", marks, chunk_rows=chunk_rows)
         rows = store.part(part)
-        loader = Loader(rows, batch_size=batch_size, seed=seed, window_rows=window_rows, chunk_rows=1 + window_rows % 7)
+        loader = Loader(rows, batch_size=batch_size, seed=seed, buffer_rows=buffer_rows, chunk_rows=1 + buffer_rows % 7)
         batches = rows_of(loader.batches(epoch))
     assert len(rows) == loader.n_rows == len(wanted)
     assert sorted(row for batch in batches for row in batch) == wanted
@@ -73,13 +73,13 @@ def test_every_row_once_an_epoch(n_rows, block_rows, batch_size, window_rows, se
         assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize("window_rows", [16, 40, 10_000])
+@pytest.mark.parametrize("buffer_rows", [16, 40, 10_000])
 @pytest.mark.parametrize("seed", [3, None])
-def test_memory_and_disk_give_the_same_batches(tmp_path, seed, window_rows):
+def test_memory_and_disk_give_the_same_batches(tmp_path, seed, buffer_rows):
     parts = drawn_parts(150)
     stores = numbered_store(None, parts), numbered_store(tmp_path / "store", parts)
     for epoch in range(2):
-        memory, disk = (train_loader(s, seed=seed, window_rows=window_rows).batches(epoch) for s in stores)
+        memory, disk = (train_loader(s, seed=seed, buffer_rows=buffer_rows).batches(epoch) for s in stores)
         for a, b in zip(memory, disk, strict=True):
             assert all(torch.equal(x, y) for x, y in zip(a.inputs, b.inputs, strict=True))
             assert torch.equal(a.target_B, b.target_B)
@@ -130,20 +130,20 @@ def test_the_callers_random_state_is_left_alone(store):
     assert torch.equal(torch.rand(2), expected)
 
 
-def test_windows_hold_different_chunks_each_epoch(store):
+def test_buffers_hold_different_chunks_each_epoch(store):
     loader = train_loader(store)
-    windows = [{int(chunk) for chunk in chunks} for chunks in loader.windows(0)]
-    assert [len(chunks) for chunks in windows] == [5, 5, 5, 5, 5]
-    assert set().union(*windows) == set(range(25))
-    assert windows != [{int(chunk) for chunk in chunks} for chunks in loader.windows(1)]
+    buffers = [{int(chunk) for chunk in chunks} for chunks in loader.buffers(0)]
+    assert [len(chunks) for chunks in buffers] == [5, 5, 5, 5, 5]
+    assert set().union(*buffers) == set(range(25))
+    assert buffers != [{int(chunk) for chunk in chunks} for chunks in loader.buffers(1)]
 
 
-def test_rows_of_a_window_are_shuffled_together(store):
+def test_rows_of_a_buffer_are_shuffled_together(store):
     loader = train_loader(store)
     order = flat(loader.batches(0))
     rows = np.array(train_rows(store))
     at = 0
-    for chunks in loader.windows(0):
+    for chunks in loader.buffers(0):
         expected = rows[np.isin(rows // 8, chunks)].tolist()
         found = order[at : at + len(expected)]
         assert sorted(found) == expected
@@ -153,8 +153,8 @@ def test_rows_of_a_window_are_shuffled_together(store):
         at += len(expected)
 
 
-def test_a_store_of_one_window_is_shuffled_fully(store):
-    order = np.array(flat(train_loader(store, window_rows=1 << 20).batches()))
+def test_a_store_of_one_buffer_is_shuffled_fully(store):
+    order = np.array(flat(train_loader(store, buffer_rows=1 << 20).batches()))
     places = np.argsort(order)
     # Position and row number have nothing to do with each other.
     assert abs(np.corrcoef(places, np.arange(len(order)))[0, 1]) < 0.25
@@ -180,15 +180,15 @@ def test_rows_of_a_part_are_counted_by_chunks(store, chunk_rows, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", [3, None])
-@pytest.mark.parametrize("window_rows", [8, 40, 10_000])
-def test_resuming_gives_the_rest(store, seed, window_rows):
-    loader = train_loader(store, seed=seed, window_rows=window_rows)
+@pytest.mark.parametrize("buffer_rows", [8, 40, 10_000])
+def test_resuming_gives_the_rest(store, seed, buffer_rows):
+    loader = train_loader(store, seed=seed, buffer_rows=buffer_rows)
     whole = rows_of(loader.batches(2))
     for start in range(loader.n_batches + 1):
         assert rows_of(loader.batches(2, start)) == whole[start:]
 
 
-def test_resuming_reads_nothing_before_its_window(store, monkeypatch):
+def test_resuming_reads_nothing_before_its_buffer(store, monkeypatch):
     loader = train_loader(store)
     seen: list[int] = []
     real = StorePart.numbers
@@ -199,7 +199,7 @@ def test_resuming_reads_nothing_before_its_window(store, monkeypatch):
 
     monkeypatch.setattr(StorePart, "numbers", numbers)
     list(loader.batches(0, loader.n_batches - 1))
-    assert seen == [int(chunk) for chunk in loader.windows(0)[-1]]
+    assert seen == [int(chunk) for chunk in loader.buffers(0)[-1]]
 
 
 # --- errors and threads ---------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def _fail_at_the_first(loader: Loader) -> None:
 
 
 def prefetching() -> int:
-    return sum(thread.name == "fielddep-prefetch" for thread in threading.enumerate())
+    return sum(thread.name.startswith("fielddep-prefetch") for thread in threading.enumerate())
 
 
 def test_an_error_while_reading_is_raised_in_the_caller(tmp_path):
@@ -256,7 +256,7 @@ def test_chunks_are_all_rows_in_order(store):
     assert rows == train_rows(store)
 
 
-def test_a_part_is_counted_by_blocks_without_reading(store, monkeypatch):
+def test_a_part_is_counted_by_chunks_without_reading(store, monkeypatch):
     expected = store.part("train").counts(4).reshape(-1, 2).sum(axis=1).tolist()
     monkeypatch.setattr(type(store.shards), "parts", None)
     assert store.part("train").counts(8).tolist() == expected

@@ -30,16 +30,16 @@ def encoded(config: Config = CONFIG) -> tuple[Encoder, EncodedRows, np.ndarray]:
     table = mixed_frame(500)
     encoder = learned(table, config)
     parts = np.random.default_rng(0).integers(0, 3, 500).astype(np.uint8)
-    return encoder, encoder.encode(table, with_target=True), parts
+    return encoder, encoder.encode(table, with_target=True)[0], parts
 
 
-def write(folder: Path, portion: int = 37, config: Config = CONFIG) -> tuple[Store, EncodedRows, np.ndarray]:
+def write(folder: Path, step: int = 37, config: Config = CONFIG) -> tuple[Store, EncodedRows, np.ndarray]:
     encoder, rows, parts = encoded(config)
     folder.mkdir()
     writer = StoreWriter(folder, encoder=encoder, config=config, shard_rows=64, chunk_rows=16)
-    for start in range(0, 500, portion):
-        places = np.arange(start, min(start + portion, 500))
-        writer.append({**rows.take(places).arrays, "parts": parts[start : start + portion]})
+    for start in range(0, 500, step):
+        places = np.arange(start, min(start + step, 500))
+        writer.append({**rows.take(places).arrays, "parts": parts[start : start + step]})
     return writer.finish([{"name": "t.csv", "size": 3, "mtime_ns": 4}]), rows, parts
 
 
@@ -50,9 +50,9 @@ def same(a: EncodedRows, b: EncodedRows) -> bool:
     )
 
 
-@pytest.mark.parametrize("portion", [1, 16, 37, 64, 500])
-def test_rows_come_back(tmp_path: Path, portion: int) -> None:
-    store, rows, parts = write(tmp_path / "store", portion)
+@pytest.mark.parametrize("step", [1, 16, 37, 64, 500])
+def test_rows_come_back(tmp_path: Path, step: int) -> None:
+    store, rows, parts = write(tmp_path / "store", step)
     store = Store.open(store.folder, check=True)
     for start, stop in ((0, 500), (0, 1), (63, 65), (100, 300), (499, 500), (7, 7)):
         assert same(store.read(start, stop), rows.take(np.arange(start, stop)))
@@ -192,7 +192,7 @@ def test_shapes_are_checked_when_shards_are_written(tmp_path: Path) -> None:
     with raises(ValueError, "b", "(3,)", "(2,)"):
         writer.append({"a": np.zeros((3, 2)), "b": np.zeros(2)})
     writer.append({"a": np.arange(12).reshape(6, 2), "b": np.arange(6)})
-    writer.close()
+    writer.end_shard()
     assert (writer.n_rows, writer.n_shards) == (6, 2)
     assert (tmp_path / "shard-00000.a").read_bytes() == np.arange(8, dtype="<i4").tobytes()
     assert read_rows(tmp_path, specs[0], 3, 5, 4).tolist() == [[6, 7], [8, 9]]
@@ -212,13 +212,13 @@ def test_verify_reads_everything(tmp_path: Path) -> None:
 def test_a_store_that_is_replaced_is_not_read_on(tmp_path: Path) -> None:
     store, rows, _ = write(tmp_path / "store")
     assert same(store.read(0, 500), rows)
-    blocks = store.chunks("train")
-    next(blocks)
+    chunks = store.chunks("train")
+    next(chunks)
     write(tmp_path / "other", config=CONFIG.replace({"data.min_count": 9}))
     for path in (tmp_path / "other").iterdir():
         path.replace(store.folder / path.name)
 
-    for read in (lambda: store.read(0, 5), lambda: store.parts(0, 5), store.verify, lambda: next(blocks)):
+    for read in (lambda: store.read(0, 5), lambda: store.parts(0, 5), store.verify, lambda: next(chunks)):
         with raises(StoreError, store.folder, "opened"):
             read()
     Store.open(store.folder).read(0, 5)
@@ -281,7 +281,7 @@ def test_unknown_and_missing_values_of_stored_rows() -> None:
     frame = mixed_frame(400)
     config = Config().replace({"data.target": "good", "data.numeric": {"price": "scale"}, "data.min_count": 2})
     encoder = learned(frame, config)
-    rows, plain = encoder.encode_with_report(frame)
+    rows, plain = encoder.encode(frame)
     assert encoder.report(rows.ids_RF) == plain
     assert plain.unknown["word"] > 0
     assert plain.missing["word"] > 0

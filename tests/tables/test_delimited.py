@@ -112,9 +112,9 @@ def test_ragged_row_shows_the_start_of_the_line(write):
         read(write("a,b\n1,2\n" + "z" * 500 + "\n"))
 
 
-@pytest.mark.parametrize("block", [1, 7, 64])
-def test_line_numbers_hold_across_blocks(write, monkeypatch, block):
-    monkeypatch.setattr(delimited, "BLOCK_BYTES", block)
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 64])
+def test_line_numbers_hold_across_chunks(write, monkeypatch, chunk_bytes):
+    monkeypatch.setattr(delimited, "CHUNK_BYTES", chunk_bytes)
     good = 'a,b\n"x ""y""\nz",é\n' + "1,2\n" * 50
     assert len(rows(write(good))) == 51
     with raises(TableError, "line 54", 2, 3):

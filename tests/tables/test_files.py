@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fielddep.errors import UserError
-from fielddep.tables.files import sha256, write_atomically, write_json, write_text
+from fielddep.errors import StoreError, UserError
+from fielddep.tables.files import ManifestFormat, file_facts, sha256, write_atomically, write_json, write_text
 from tests.helpers import raises
 
 
@@ -31,7 +31,7 @@ def test_json_is_sorted_so_that_equal_content_gives_equal_bytes(tmp_path: Path):
     assert (tmp_path / "a.json").read_text("utf-8") == '{\n  "a": "ü",\n  "b": [\n    1,\n    2.5\n  ]\n}\n'
 
 
-def test_sha256_of_a_file_longer_than_a_block(tmp_path: Path):
+def test_sha256_of_a_file_longer_than_a_chunk(tmp_path: Path):
     data = os.urandom((1 << 20) + 7)
     (tmp_path / "f").write_bytes(data)
     assert sha256(tmp_path / "f") == hashlib.sha256(data).hexdigest()
@@ -76,3 +76,41 @@ def test_a_folder_in_the_way(tmp_path: Path):
     with raises(UserError, "cannot write"):
         write_text(tmp_path / "folder", "x")
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
+
+
+# --- manifests ------------------------------------------------------------------------------------------------
+
+ALBUM = ManifestFormat(what="album", version=2, error=StoreError, kind="an album")
+
+
+def write_album(folder: Path, **content: object) -> None:
+    write_text(folder / "song", "la")
+    ALBUM.write(folder, content, {"song": file_facts(folder / "song")})
+
+
+def test_a_manifest_comes_back(tmp_path: Path):
+    write_album(tmp_path, year=1999)
+    manifest = ALBUM.read(tmp_path)
+    assert (manifest["kind"], manifest["format"], manifest["year"]) == ("an album", 2, 1999)
+    assert manifest["files"] == {"song": {"bytes": 2, "sha256": hashlib.sha256(b"la").hexdigest()}}
+    ALBUM.check_files(tmp_path, manifest)
+
+
+def test_a_file_of_the_same_size_is_told_by_its_checksum(tmp_path: Path):
+    write_album(tmp_path)
+    manifest = ALBUM.read(tmp_path)
+    (tmp_path / "song").write_text("lo")
+    ALBUM.check_files(tmp_path, manifest, sizes_only=True)
+    ALBUM.check_files(tmp_path, manifest, ())
+    with raises(StoreError, tmp_path / "song", "altered"):
+        ALBUM.check_files(tmp_path, manifest)
+
+
+def test_manifests_of_other_kinds_and_newer_formats_are_refused(tmp_path: Path):
+    write_album(tmp_path)
+    with raises(UserError, tmp_path / "manifest.json", "film", "kind 'an album'"):
+        ManifestFormat(what="film", version=2, error=UserError).read(tmp_path)
+    with raises(StoreError, "format 2", "format 1", "upgrade"):
+        ManifestFormat(what="album", version=1, error=StoreError, kind="an album").read(tmp_path)
+    with raises(StoreError, "no album", tmp_path / "nowhere", "manifest.json"):
+        ALBUM.read(tmp_path / "nowhere")

@@ -11,7 +11,7 @@ from fielddep.tables.row_stream import prefetch
 
 
 def alive() -> int:
-    return sum(thread.name == "fielddep-prefetch" for thread in threading.enumerate())
+    return sum(thread.name.startswith("fielddep-prefetch") for thread in threading.enumerate())
 
 
 @pytest.mark.parametrize("depth", [1, 3, 100])
@@ -33,13 +33,13 @@ def test_no_more_than_depth_items_ahead():
     assert made == []
     assert next(ahead) == 0
     deadline = time.monotonic() + 5
-    while len(made) < 6 and time.monotonic() < deadline:
+    while len(made) < 5 and time.monotonic() < deadline:
         time.sleep(0.001)
     time.sleep(0.05)
-    assert len(made) == 6, "one taken, four ready, one waiting for a place"
+    assert len(made) == 5, "one taken, four ahead"
     ahead.close()
     assert alive() == 0
-    assert len(made) <= 7
+    assert len(made) == 5
 
 
 def test_the_next_item_is_made_while_the_caller_works():

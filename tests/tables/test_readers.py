@@ -207,7 +207,7 @@ def test_file_that_differs_is_named(tmp_path):
     TABLE.with_columns(pl.col("a").cast(pl.String)).write_parquet(two)
     with raises(TableError, "2.parquet", "a", "String", "Int64"):
         read_table([one, two])
-    with raises(TableError, "one format"):
+    with raises(TableError, "1.csv", "same format"):
         read_table([one, tmp_path / "1.csv"])
 
 

@@ -1,4 +1,4 @@
-"""Rows in portions: the same rows from every position on, and errors that name file and line."""
+"""Rows in chunks: the same rows from every position on, and errors that name file and line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fielddep.tables.delimited import Place, delimited_rows, open_delimited
 from fielddep.tables.row_stream import Position, open_rows, read_table
 from fielddep.training.prepare import prepare
 from tests.helpers import raises, states
-from tests.streamed import SMALL_SIZES, mixed_frame, small_portions
+from tests.streamed import SMALL_SIZES, mixed_frame, small_chunks
 
-__all__ = ["small_portions"]
-pytestmark = pytest.mark.usefixtures("small_portions")
+__all__ = ["small_chunks"]
+pytestmark = pytest.mark.usefixtures("small_chunks")
 
 CONFIG = Config().replace({"data.target": "good", "data.exclude": ["grade", "amount", "weight"]})
 TEXTS = {
@@ -37,18 +37,18 @@ TEXTS = {
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("packed", [False, True])
 def test_rows_from_every_position(tmp_path: Path, name: str, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fielddep.tables.delimited.BLOCK_BYTES", 700)
+    monkeypatch.setattr("fielddep.tables.delimited.CHUNK_BYTES", 700)
     monkeypatch.setattr("fielddep.tables.delimited._CSV_ROWS", 50)
     path = tmp_path / ("table.csv" + ".gz" * packed)
     data = TEXTS[name].encode()
     path.write_bytes(gzip.compress(data) if packed else data)
     expected = read_table(path)
     file = open_delimited(path)
-    portions = list(delimited_rows(file, ["b", "a"], Place()))
-    assert len(portions) > 3
-    assert pl.concat([rows for rows, _ in portions]).equals(expected.select("b", "a"))
+    chunks = list(delimited_rows(file, ["b", "a"], Place()))
+    assert len(chunks) > 3
+    assert pl.concat([rows for rows, _ in chunks]).equals(expected.select("b", "a"))
     n_rows = 0
-    for rows, place in portions:
+    for rows, place in chunks:
         n_rows += len(rows)
         rest = [more for more, _ in delimited_rows(file, ["b", "a"], place)]
         left = pl.concat(rest) if rest else expected.select("b", "a").clear()
@@ -62,18 +62,18 @@ def test_a_stream_over_files_goes_on_anywhere(tmp_path: Path) -> None:
             path = tmp_path / f"{i}.{ending}"
             part.write_csv(path) if ending == "csv" else part.write_parquet(path)
         stream = open_rows(str(tmp_path / f"*.{ending}"), DataConfig())
-        portions = list(stream.chunks(["word", "colour"]))
-        whole = pl.concat([rows for rows, _ in portions])
+        chunks = list(stream.chunks(["word", "colour"]))
+        whole = pl.concat([rows for rows, _ in chunks])
         assert whole.equals(read_table(str(tmp_path / f"*.{ending}")).select("word", "colour"))
-        assert {position.file for _, position in portions} == {0, 1, 2}
+        assert {position.file for _, position in chunks} == {0, 1, 2}
         n_rows = 0
-        for rows, position in portions:
+        for rows, position in chunks:
             n_rows += len(rows)
             again = Position.from_json(position.to_json())
             rest = [more for more, _ in stream.chunks(["word", "colour"], again)]
             left = pl.concat(rest) if rest else whole.clear()
             assert left.equals(whole[n_rows:])
-        shares = [stream.share_read(position) for _, position in portions]
+        shares = [stream.share_read(position) for _, position in chunks]
         assert shares == sorted(shares)  # type: ignore[type-var]
         assert shares[-1] == (1.0 if ending == "csv" else pytest.approx(shares[-1]))
     (tmp_path / "1.csv").write_bytes(gzip.compress((tmp_path / "1.csv").read_bytes()))
@@ -141,7 +141,7 @@ def test_files_that_do_not_fit_together(tmp_path: Path) -> None:
     paths[2].write_text("a,b\n1,2\n")
     refused(paths, tmp_path, TableError, "2.csv", "colour")
     mixed_frame(9).write_parquet(tmp_path / "3.parquet")
-    refused([paths[0], tmp_path / "3.parquet"], tmp_path, TableError, "one format")
+    refused([paths[0], tmp_path / "3.parquet"], tmp_path, TableError, "3.parquet", "same format")
     refused(tmp_path / "none.csv", tmp_path, TableError, "none.csv", "does not exist")
     refused(str(tmp_path / "no*.csv"), tmp_path, TableError, "no file", "no*.csv")
 
@@ -219,9 +219,9 @@ def test_texts_that_mean_missing_among_numbers_are_classes_among_texts(tmp_path:
 
 def test_no_validation_rows_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     build_store(mixed_frame(600), CONFIG, tmp_path / "store")
-    assert "no rows for validation" not in caplog.text
+    assert "split.validation" not in caplog.text
     build_store(mixed_frame(600), CONFIG.replace({"split.validation": 0.0}), tmp_path / "other")
-    assert states(caplog.text, "no rows for validation", "split.validation")
+    assert states(caplog.text, "no validation rows", "split.validation")
 
 
 def test_values_that_do_not_fit_name_their_row(tmp_path: Path) -> None:

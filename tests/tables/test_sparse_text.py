@@ -50,12 +50,12 @@ def test_libffm_target_name_and_field_order(write):
 
 
 @pytest.mark.parametrize("size", [16, 40, 1 << 20])
-def test_libffm_blocks_agree_with_the_whole(write, monkeypatch, size):
+def test_libffm_chunks_agree_with_the_complete_file(write, monkeypatch, size):
     lines = [
         f"{i % 2} 0:{i}:1" + (f" 1:5:{i / 4}" if i % 3 else "") + (" 4:2:1" if i == 77 else "") for i in range(100)
     ]
     paths = write("\n".join(lines))
-    monkeypatch.setattr(sparse_text, "_BLOCK_BYTES", size)
+    monkeypatch.setattr(sparse_text, "_CHUNK_BYTES", size)
     table = ffm(paths)
     assert table["label"] == [str(i % 2) for i in range(100)]
     assert table["field_0"] == [str(i) for i in range(100)]
@@ -166,9 +166,9 @@ def test_libsvm_other_values_are_numeric(write):
 
 
 @pytest.mark.parametrize("size", [16, 1 << 20])
-def test_libsvm_blocks_agree_with_the_whole(write, monkeypatch, size):
+def test_libsvm_chunks_agree_with_the_complete_file(write, monkeypatch, size):
     lines = [f"{i % 2} 1:1 2:1" + (" 3:4" if i == 60 else "") for i in range(80)]
-    monkeypatch.setattr(sparse_text, "_BLOCK_BYTES", size)
+    monkeypatch.setattr(sparse_text, "_CHUNK_BYTES", size)
     assert svm(write("\n".join(lines)))["x3"] == [4.0 if i == 60 else 0.0 for i in range(80)]
     positional = svm(write("\n".join(lines[:60])))
     assert positional["field_1"] == ["2"] * 60

@@ -9,8 +9,9 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_
 
 from fielddep.encoding.target import Target
 from fielddep.errors import TrainingError
-from fielddep.training.metrics import Metrics, auc, calibration_error
+from fielddep.training.metrics import Metrics
 from tests.helpers import raises
+from tests.training.test_ranking import auc, calibration_error
 
 BINARY = Target(name="y", task="binary", classes=(0, 1))
 

@@ -39,7 +39,7 @@ def test_base_output_by_hand():
 @pytest.mark.parametrize("target", ["good", "shape", "size"])
 def test_a_store_gives_what_the_table_gives(tmp_path, target):
     frame = small_frame(200).with_columns(w=small_frame(200)["size"].abs() + 0.1)
-    store = write_store(tmp_path / "store", frame, quick_config(data__target=target, data__weight="w"), block_rows=16)
+    store = write_store(tmp_path / "store", frame, quick_config(data__target=target, data__weight="w"), chunk_rows=16)
     known = store.encoder.schema.target
     part, rows = store.part(), store.read(0, store.n_rows)
     base = base_output(known, part.chunks())

@@ -13,11 +13,20 @@ from hypothesis import strategies as st
 from fielddep.encoding.target import Target
 from fielddep.errors import TrainingError
 from fielddep.training import ranking as ranking_module
-from fielddep.training.metrics import Metrics, auc, calibration_error
+from fielddep.training.metrics import N_CALIBRATION_BINS, Metrics
 from fielddep.training.ranking import Column, Ranking, area_under_curve, binned_gap
 from tests.helpers import raises
 
 BINARY = Target(name="y", task="binary", classes=(0, 1))
+
+
+def auc(scores, labels, weights=None):
+    return area_under_curve(Ranking(scores, labels, weights))
+
+
+def calibration_error(probabilities, labels, weights=None):
+    ranking = Ranking(probabilities, labels, weights)
+    return binned_gap(ranking, N_CALIBRATION_BINS, lambda scores: scores.astype(np.float64))
 
 
 def plain_auc(scores, labels, weights=None):

@@ -16,10 +16,9 @@ from sklearn.metrics import log_loss, mean_squared_error, roc_auc_score
 
 from fielddep.config.settings import Config
 from fielddep.errors import MissingExtraError
-from fielddep.experiments.contenders import find_contender
+from fielddep.experiments.plan import find_contender
 from fielddep.observer import Observer
 from fielddep.store.store import Store
-from fielddep.training import tree_rows as tree_growing
 from fielddep.training import trees
 from fielddep.training.checkpoint import Evaluation
 from fielddep.training.fit import fit
@@ -149,7 +148,7 @@ def test_columns_are_codes_and_numbers_without_crosses() -> None:
             "y": [0, 1, 0],
         }
     )
-    kind, scaled, binned, counted = columns.columns(encoder.encode(probe, with_target=True))
+    kind, scaled, binned, counted = columns.columns(encoder.encode(probe, with_target=True)[0])
     assert columns.categorical == [0]
     assert kind.dtype == np.int32
     assert kind[1:].tolist() == [0, 1]  # missing, and rare or unknown
@@ -202,7 +201,7 @@ class _Stopping(Observer):
 def test_a_watcher_sees_losses_and_can_end_the_training(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_growing, "TREES_A_LOSS", 2)
+    monkeypatch.setattr(trees, "TREES_PER_EVALUATION", 2)
     watcher = _Stopping()
     data = data_for("regression", model, tmp_path, **{"model.patience": 12})
     with pytest.raises(_StopError):

@@ -1,8 +1,8 @@
-"""Predictor: a bundle in, predictions on any table or store out, in bounded memory and in the order of its rows."""
+"""Predictor: a bundle in, predictions for any table, store or single row out, in bounded memory and in row order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,11 @@ from fielddep.training.metrics import measure
 
 CHUNK_ROWS = 65_536
 ALL = "all"
-"""Name of all parts of a table together."""
+"""Name of all parts of a store together."""
 
 
 class Predictor:
-    """Predicts with a saved or loaded bundle. Predicting changes nothing in it.
+    """Predicts with a bundle, which stays unchanged.
 
     Args:
         bundle: a `Bundle` or the folder of one.
@@ -38,8 +38,8 @@ class Predictor:
         chunk_rows: rows read and encoded at a time. Memory does not grow with the table, except in `predict`, which
             returns all predictions at once, and in `evaluate` (see there).
 
-    A table may be anything `read_table` takes, or a store. The target and extra columns are ignored, absent fields are
-    named in the error, unknown and missing values are accepted. A file is read as the training table was, unless
+    A table is anything that `read_table` takes, or a store. The target and extra columns are ignored, unknown and
+    missing values are accepted, and an error names absent fields. Files are read like the training table, unless
     `config` says otherwise.
     """
 
@@ -58,31 +58,61 @@ class Predictor:
         return target
 
     def predict(self, table: Any, *, config: DataConfig | None = None) -> pl.DataFrame:
-        """Predictions of every row.
+        """Predictions for every row.
 
-        Classification gives the likeliest class as `prediction` and one column `probability_<class>` a class;
-        regression gives the value as `prediction`.
+        Classification gives the likeliest class as `prediction` and one column `probability_<class>` per class.
+        Regression gives the value as `prediction`.
         """
         frames = [frame for frame, _ in self.stream(table, config=config)]
-        return pl.concat(frames) if frames else self._frame(torch.empty(0, self.target.n_outputs))
+        return pl.concat(frames) if frames else prediction_frame(torch.empty(0, self.target.n_outputs), self.target)
+
+    def predict_row(self, row: Mapping[str, object]) -> dict[str, Any]:
+        """The prediction for one row of plain values, under the column names of `predict` and with the same bits.
+
+        Plain values take a path without a frame, which is faster. A row with a value that this path cannot handle
+        exactly, such as a date, goes through `predict`.
+
+        Raises:
+            SchemaError: names all fields that the row lacks.
+
+        Example:
+            >>> from fielddep.config.settings import Config
+            >>> from fielddep.training.fit import fit
+            >>> table = pl.DataFrame({"colour": ["red", "blue"] * 40, "size": [1, 1, 2, 2] * 20, "price": [3, 5] * 40})
+            >>> trained = fit(table, Config().replace({"data.target": "price", "train.max_epochs": 3}))
+            >>> predictor = Predictor(Bundle.of(trained))
+            >>> list(predictor.predict_row({"colour": "red", "size": 2}))
+            ['prediction', 'probability_3', 'probability_5']
+            >>> predictor.predict_row({"colour": "green", "size": None})["prediction"] in (3, 5)  # unseen, missing
+            True
+        """
+        rows = self.bundle.encoder.encode_row(row)
+        if rows is None:
+            fields = self.bundle.encoder.schema.field_names
+            return self.predict(pl.DataFrame({name: [row[name]] for name in fields})).row(0, named=True)
+        values = predictions(self.logits(rows), self.target)[0].cpu().numpy()
+        if self.target.task == "regression":
+            return {"prediction": values.item()}
+        labels = {"prediction": self.target.classes[values.argmax()]}
+        return labels | dict(zip(_probability_names(self.target), values.tolist(), strict=True))
 
     def stream(self, table: Any, *, config: DataConfig | None = None) -> Iterator[tuple[pl.DataFrame, UnknownReport]]:
         """Predictions chunk by chunk, each with its count of unknown and missing values."""
-        for chunk, report in self.encoded(table, config, with_target=False):
-            yield self._frame(self.logits(chunk)), report
+        for chunk, report in self.encoded(table, config):
+            yield prediction_frame(self.logits(chunk), self.target), report
 
     def evaluate(self, table: Any, *, config: DataConfig | None = None, part: str | None = None) -> dict[str, float]:
         """Metrics over all rows of a table that holds the target, or over one part of a store.
 
-        The AUC of a binary target takes 13 bytes a row that is evaluated, 17 with weights; all else is running sums.
+        The AUC of a binary target takes 13 bytes per row, 17 with weights; everything else is a running sum.
 
         Args:
             table: rows with the target.
             config: how to read the table.
-            part: of a store train, validation, test or all; None means `default_part`.
+            part: train, validation, test or all, for a store; None means `default_part`.
 
         Raises:
-            SplitError: when a part is asked of a table, which has none, or a part has no rows.
+            SplitError: if the part of a store has no rows, or a part of a table is requested.
         """
         source = Store.open(table) if is_store(table) else table
         chosen = part or default_part(source)
@@ -103,49 +133,46 @@ class Predictor:
             yield from stored_rows(store, encoder, part=_checked_part(store, part), with_target=with_target)
             return
         if part != ALL:
-            raise SplitError(
-                f"only a store knows which rows are its {part} rows. Encode the table, or leave out --part"
-            )
+            raise SplitError(f"only a store knows its {part} rows. Encode the table, or drop --part")
         frame = read_memory(table) if in_memory(table) else None
-        # The last rows of a long stream are few as well, but not worth an index over the vocabularies.
+        # The last chunk of a long stream is short as well, but not worth an index over the vocabularies.
         row_by_row = frame is not None and len(frame) <= FEW_ROWS
         first_row = 0
         for chunk in self._chunks(table if frame is None else frame, config, with_target=with_target):
-            yield encoder.encode_with_report(chunk, with_target=with_target, first_row=first_row, row_by_row=row_by_row)
+            yield encoder.encode(chunk, with_target=with_target, first_row=first_row, row_by_row=row_by_row)
             first_row += len(chunk)
 
     def _chunks(self, table: Any, config: DataConfig | None, *, with_target: bool) -> Iterator[pl.DataFrame]:
-        """The columns that are needed; of a table in memory all, as nothing is gained by leaving some out."""
+        """The needed columns of a file or stream; all columns of a table in memory, where skipping saves nothing."""
         wanted = list(self.bundle.encoder.schema.field_names)
         if with_target:
             wanted += [name for name in (self.target.name, self.bundle.encoder.schema.weight) if name is not None]
         if isinstance(table, pl.DataFrame):
             check_columns(table.columns, wanted)
             return table.iter_slices(self.chunk_rows)
-        reading = read_options(self.bundle, config or self.bundle.config.data)
-        source = open_rows(table, reading, has_target=with_target)
+        source = open_rows(table, read_options(self.bundle, config or self.bundle.config.data), has_target=with_target)
         check_columns(source.schema.names(), wanted)
         return source.frames(wanted, self.chunk_rows)
 
-    def _frame(self, logits_BC: torch.Tensor) -> pl.DataFrame:
-        return prediction_frame(logits_BC, self.target)
-
 
 def prediction_frame(logits_BC: torch.Tensor, target: Target) -> pl.DataFrame:
-    """Predictions of rows as a table; see `Predictor.predict` for its columns."""
+    """Predictions as a table; see `Predictor.predict` for its columns."""
     values = predictions(logits_BC, target).cpu().numpy()
     if target.task == "regression":
         return pl.DataFrame({"prediction": values})
-    labels = pl.Series("prediction", target.classes)
-    columns = {f"probability_{label}": values[:, c] for c, label in enumerate(target.classes)}
-    return pl.DataFrame({"prediction": labels.gather(values.argmax(axis=1)), **columns})
+    labels = pl.Series("prediction", target.classes).gather(values.argmax(axis=1))
+    return pl.DataFrame({"prediction": labels, **dict(zip(_probability_names(target), values.T, strict=True))})
+
+
+def _probability_names(target: Target) -> list[str]:
+    return [f"probability_{label}" for label in target.classes]
 
 
 def default_part(table: Any) -> str:
     """Which rows `Predictor.evaluate` takes by default.
 
-    Of a store those that no training on it has seen: its test rows, or its validation rows where there are none. Of a
-    table, and of a store that was not split, all.
+    For a store, the rows that no training on it has seen: test rows, or validation rows if there are none. All rows
+    for a table, or for a store without a split.
     """
     if not isinstance(table, Store):
         return ALL
@@ -164,7 +191,7 @@ def _checked_part(store: Store, part: str) -> str | None:
 
 
 def read_options(bundle: Bundle, base: DataConfig) -> DataConfig:
-    """How to read a table for a model; sparse text alone does not say which fields it has, or of which kind."""
+    """How to read a table for a model: sparse text does not say which fields it has, nor their kinds."""
     schema = bundle.encoder.schema
     assert schema.target is not None
     numerical: dict[str, Kind] = {f.name: "numerical" for f in schema.fields if f.kind == "numerical"}

@@ -1,8 +1,8 @@
-"""The command line: one file a command. A command parses, calls the library and prints.
+"""The command line: one file per command. A command parses, calls the library and prints.
 
-Results go to stdout, everything else to stderr. Exit codes: 0; 2 for what the user can fix; 1 for a bug; 130 after
-an interrupt; 141 when the reader of a pipe has gone. Torch and Polars are imported inside the commands, so that
-`--help` is there at once.
+Results go to stdout, everything else to stderr. Exit codes: 0; 2 for errors that the user can fix; 1 for a bug; 130
+after an interrupt; 141 if the reader of a pipe is gone. Commands import torch and Polars when they run, so `--help` is
+fast.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from typing import Annotated
 
 import typer
@@ -37,7 +38,7 @@ PIPE_CLOSED = 141
 
 app = typer.Typer(
     name="fielddep",
-    help="Supervised learning on large categorical tables, with the dependencies between fields of every row.",
+    help="Learn from large categorical tables, and see which fields depend on which in every row.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -60,23 +61,21 @@ app.command("demo")(demo.demo)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        typer.echo(f"fielddep {version('fielddep')}")
+        typer.echo(f"fielddep {metadata.version('fielddep')}")
         raise typer.Exit
 
 
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and stop.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     pass
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code.
+    """Run one command and return its exit code.
 
     Args:
         args: words after `fielddep`; default: those of the process.
@@ -94,7 +93,7 @@ def main(args: Sequence[str] | None = None) -> int:
             return _flush(2)
         except KeyboardInterrupt:
             return INTERRUPTED
-    return 0  # pragma: no cover - typer always ends by SystemExit
+    return 0  # pragma: no cover - typer always ends with SystemExit
 
 
 def _flush(code: int) -> int:
@@ -106,6 +105,6 @@ def _flush(code: int) -> int:
 
 
 def _close_pipe() -> int:
-    """Let what is still buffered go nowhere; Python would complain of it at exit."""
+    """Send what is still buffered nowhere; Python would complain about it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return PIPE_CLOSED

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fielddep.cli.compare import (
-    ConfigsOption,
-    JobsOption,
+from fielddep.cli.compare import ConfigsOption, JobsOption, NoRetryOption, SearchOption
+from fielddep.cli.console import console, print_grid
+from fielddep.cli.options import QuietOption, RawOption, SetOption, TargetOption, TaskOption
+from fielddep.cli.search import (
     MinutesOption,
-    NoRetryOption,
-    QuietOption,
-    SearchOption,
+    OutOption,
+    RowsOption,
+    SourceArgument,
     ThreadsOption,
     TrialsOption,
+    experiment,
+    split_settings,
 )
-from fielddep.cli.console import console, print_grid
-from fielddep.cli.data import RawOption
-from fielddep.cli.options import SetOption, TargetOption, TaskOption
-from fielddep.cli.progress import progress
-from fielddep.cli.search import RowsOption, SourceArgument, experiment_rows, resume_hint, split_settings
 from fielddep.errors import UserError
 
 if TYPE_CHECKING:
-    from fielddep.experiments.ablation.ablate import AblationPlan, Answer
+    from fielddep.experiments.ablation.ablate import Answer
 
-OutOption = Annotated[Path, typer.Option("--out", help="Folder of the ablation.", metavar="DIR")]
 WhatOption = Annotated[
-    str, typer.Option("--what", help="variants, sparsity, steps, depth, several of them, or all.", metavar="WHAT")
+    str, typer.Option("--what", help="variants, sparsity, steps or depth; several with commas, or all.", metavar="WHAT")
 ]
 SeedsOption = Annotated[
-    int | None, typer.Option("--seeds", help="Runs of each setting. Default: 5 of a variant, else 3.", metavar="N")
+    int | None, typer.Option("--seeds", help="Runs per setting. Default: 5 for variants, otherwise 3.", metavar="N")
 ]
 
 SHOWN_PARTS = ("validation", "test")
@@ -58,16 +55,17 @@ def ablate(
     no_retry: NoRetryOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Ask the paper's questions of MDL: what do its parts do here? The same command resumes.
+    """Measure what each part of MDL contributes. The same command resumes.
 
-    MDL's settings come from DIR/mdl.toml of --configs, else from a search. variants: MDL without dependencies, and with
-    global ones. sparsity: lambda. steps: evaluated and trained with other T. depth: layers of the network. DIR gets
-    figures, tables, pictures, and a verdict on every claim.
+    variants: MDL without dependencies, and with the same ones for all rows. sparsity: lambda. steps: steps of
+    refinement, in training and afterwards. depth: layers of the network. MDL's settings come from mdl.toml in
+    --configs, or else from a search. DIR gets figures, tables, pictures and a verdict on every claim of the paper.
     """
+    from fielddep.experiments.ablation.ablate import ablate as run_ablation
     from fielddep.experiments.ablation.plan import AblationPlan, ablated_contenders, parse_questions
-    from fielddep.experiments.plan import Plan
+    from fielddep.experiments.folder import ABLATION
+    from fielddep.experiments.plan import Budget, Plan
     from fielddep.experiments.study import import_optuna
-    from fielddep.experiments.trials import Budget
     from fielddep.explain.plots import import_matplotlib
 
     questions = parse_questions(what)
@@ -86,30 +84,16 @@ def ablate(
         keep_failed=no_retry,
     )
     plan = AblationPlan(questions=questions, runs=runs, seeds=seeds)
-    with resume_hint("finished runs"):
-        answers = run_ablation(source, out, plan, settings=settings, raw=raw, quiet=quiet)
+    with experiment(source, out, ABLATION, settings=settings, raw=raw, quiet=quiet) as (named, observer):
+        answers = run_ablation(named.dataset, named.store, out, plan, observer=observer)
     print_answers(answers, out)
 
 
-def run_ablation(
-    source: str, out: Path, plan: AblationPlan, *, settings: dict[str, Any], raw: Path | None, quiet: bool
-) -> tuple[Answer, ...]:
-    """Encode the source where that is not done yet, and run what is left of the plan."""
-    from fielddep.experiments.ablation.ablate import ablate as run
-    from fielddep.experiments.folder import ABLATION
-
-    with (
-        progress(quiet) as observer,
-        experiment_rows(source, out, ABLATION, settings=settings, raw=raw, observer=observer) as named,
-    ):
-        return run(named.dataset, named.store, out, plan, observer=observer)
-
-
 def print_answers(answers: tuple[Answer, ...], out: Path) -> None:
-    """Tables and verdicts, and where everything is.
+    """Tables and verdicts, and where to find everything.
 
     Raises:
-        UserError: no run was successful.
+        UserError: no run succeeded.
     """
     from fielddep.experiments.ablation.tables import grids_of
     from fielddep.experiments.plan import LOGS
@@ -121,4 +105,4 @@ def print_answers(answers: tuple[Answer, ...], out: Path) -> None:
             console().print(f"{claim.verdict}: {claim.text}. {claim.reason}.", soft_wrap=True)
     console().print(f"figures, tables, pictures and verdicts are in {out}", soft_wrap=True)
     if not any(result.metrics for answer in answers for result in answer.sweeps):
-        raise UserError(f"no run was successful; the reasons stand below the tables and in {out / LOGS}")
+        raise UserError(f"no run succeeded; see the reasons below the tables and in {out / LOGS}")

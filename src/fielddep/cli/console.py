@@ -1,6 +1,6 @@
-"""Consoles of the commands: results on stdout, everything else on stderr. Texts are never read as markup.
+"""What commands print: results on stdout, everything else on stderr. Text is never read as markup.
 
-Grids on the terminal: the best in bold, and columns that do not fit side by side below each other.
+A grid that is wider than the terminal becomes several tables below each other.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from fielddep.config.metrics import in_order
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
     from fielddep.experiments.rendering import Cell, Grid
 
 PIPE_WIDTH = 160
-"""Width of tables that are not shown on a terminal."""
+"""Width of tables outside a terminal."""
+PADDING = 3
+"""Characters next to a cell: blanks around it and what divides it from the next."""
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A new console each time, as the streams of a process may be replaced."""
+    """A new console each time, because the streams of a process may be replaced."""
     from rich.console import Console
 
     width = None if (sys.stderr if stderr else sys.stdout).isatty() else PIPE_WIDTH
@@ -32,26 +33,19 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def log(text: str) -> None:
-    """One line of log."""
+    """Print one log line."""
     console(stderr=True).print(text, soft_wrap=True)
 
 
 def print_error(text: str) -> None:
-    """An error that the user can fix."""
+    """Print an error that the user can fix."""
     _print_marked("error: ", "bold red", text)
 
 
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "", texts: Collection[str] = ()
 ) -> None:
-    """A table of results.
-
-    Args:
-        header: column names.
-        rows: cells.
-        title: line above.
-        texts: columns set flush left, as the first always is; the others hold numbers.
-    """
+    """Print a table of results; the first column and `texts` are flush left, the others hold numbers."""
     from rich import box
     from rich.table import Table
 
@@ -67,7 +61,7 @@ def print_table(
 
 
 def print_metrics(columns: Mapping[str, Mapping[str, float]], *, title: str = "") -> None:
-    """Metrics of one or more models side by side; one that a set does not have is shown as a dash."""
+    """Print metrics of one or more models next to each other, with a dash for a missing one."""
     found = dict.fromkeys(name for values in columns.values() for name in values)
     rows = [
         [name, *(f"{values[name]:.4f}" if name in values else "-" for values in columns.values())]
@@ -78,7 +72,7 @@ def print_metrics(columns: Mapping[str, Mapping[str, float]], *, title: str = ""
 
 @contextlib.contextmanager
 def warnings_on_stderr() -> Iterator[None]:
-    """Show what the library warns of while a command runs."""
+    """Print warnings of the library while a command runs."""
     logger = logging.getLogger("fielddep")
     handler = _WarningHandler(level=logging.WARNING)
     propagate, logger.propagate = logger.propagate, False
@@ -101,32 +95,30 @@ def _print_marked(mark: str, style: str, text: str) -> None:
     console(stderr=True).print(Text(mark, style=style), Text(text), sep="", soft_wrap=True)
 
 
-_PADDING = 3
-"""Characters next to a cell: blanks around it and what divides it from the next."""
-
-
 def print_grid(grid: Grid) -> None:
-    """Caption, as many tables as the width asks for, notes."""
+    """Caption, one or more tables with the best in bold, and notes."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     stream = console()
     stream.print(grid.caption, style="bold", soft_wrap=True)
     for places in columns_by_width(grid, stream.width):
         table = Table(box=box.SIMPLE_HEAD)
         for place in places:
-            least = _column_width(grid, place) - _PADDING  # else a long heading takes room from figures
+            least = _column_width(grid, place) - PADDING  # or a long heading takes room from figures
             justify: Literal["left", "right"] = "right" if place else "left"
             table.add_column(grid.header[place], justify=justify, overflow="fold", min_width=least)
         for row in grid.rows:
-            table.add_row(*(_text(row[place]) for place in places))
+            cells = [row[place] for place in places]
+            table.add_row(*(Text(_shown(cell), style="bold" if cell.bold else "") for cell in cells))
         stream.print(table)
     for note in grid.notes:
         stream.print(note, soft_wrap=True)
 
 
 def columns_by_width(grid: Grid, width: int) -> list[list[int]]:
-    """Places of the columns of each table; the first column, which names the rows, stands in every one."""
+    """Positions of the columns of each table; the first column, which names the rows, is in all of them."""
     tables: list[list[int]] = []
     free = 0
     for place in range(1, len(grid.header)):
@@ -140,16 +132,10 @@ def columns_by_width(grid: Grid, width: int) -> list[list[int]]:
 
 
 def _column_width(grid: Grid, place: int) -> int:
-    """Characters that a column needs; its heading may be broken between words."""
+    """Characters that a column needs; its heading may break between words."""
     words = grid.header[place].split()
-    return max(map(len, [*words, *(_shown(row[place]) for row in grid.rows)]), default=0) + _PADDING
+    return max(map(len, [*words, *(_shown(row[place]) for row in grid.rows)]), default=0) + PADDING
 
 
 def _shown(cell: Cell) -> str:
     return cell.text + ("*" if cell.star else "")
-
-
-def _text(cell: Cell) -> Text:
-    from rich.text import Text
-
-    return Text(_shown(cell), style="bold" if cell.bold else "")

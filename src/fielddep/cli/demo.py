@@ -1,16 +1,15 @@
-"""`fielddep demo`: the whole way on real data, flights out of New York in 2013, with the commands themselves."""
+"""`fielddep demo`: everything on real data, flights out of New York in 2013."""
 
 from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from fielddep.cli.console import console, log, print_metrics, print_table
-from fielddep.cli.fit import ForceOption, run_fit
+from fielddep.cli.fit import run_fit
+from fielddep.cli.options import ForceOption, RunOutOption
 from fielddep.config.settings import Config
 
 if TYPE_CHECKING:
@@ -19,17 +18,17 @@ if TYPE_CHECKING:
     from fielddep.artifacts.run import Run
     from fielddep.encoding.encoder import UnknownReport
 
-OutOption = Annotated[Path, typer.Option("--out", help="Folder of the run.", metavar="RUN")]
-EXPLANATION = "explanation"
 
+def demo(out: RunOutOption = Path("demo-run"), force: ForceOption = False) -> None:
+    """Describe, train, compare, predict and explain real flights.
 
-def demo(out: OutOption = Path("demo-run"), force: ForceOption = False) -> None:
-    """Will a flight arrive more than 15 minutes late? Describe, train, compare, predict and explain."""
-    from fielddep.artifacts.run import check_folder
+    The question: will a flight arrive more than 15 minutes late?
+    """
+    from fielddep.artifacts.run import RUN
     from fielddep.datasets.flights import load_flights
     from fielddep.training.trees import check_installed
 
-    check_folder(out, force=force)
+    RUN.check(out, force=force)
     check_installed("lightgbm")
     flights = load_flights()
     with tempfile.TemporaryDirectory(prefix="fielddep-demo-") as folder:
@@ -68,7 +67,7 @@ def train(table: Path, out: Path, *, force: bool) -> Run:
 
 
 def compare(run: Run) -> None:
-    """Test metrics next to the base rate and LightGBM, all on the same rows."""
+    """Test metrics next to LightGBM and the base rate, all on the same rows."""
     from fielddep.config.trees import LightGBMConfig
     from fielddep.training.fit import fit
 
@@ -86,7 +85,7 @@ def compare(run: Run) -> None:
 
 
 def unusual_flights(flights: pl.DataFrame) -> pl.DataFrame:
-    """Five flights: one as it is, then with an unseen carrier, empty cells, both, and one of unseen values only."""
+    """A flight as it is, then with an unseen carrier, with empty cells, with both, and with unseen values only."""
     import polars as pl
 
     from fielddep.datasets.flights import FIELDS
@@ -103,7 +102,7 @@ def unusual_flights(flights: pl.DataFrame) -> pl.DataFrame:
 
 
 def predict_unusual(run: Run, table: Path) -> None:
-    """Rows with unseen carriers and empty cells, with their predictions."""
+    """Unusual rows with their predictions."""
     from fielddep.cli.options import open_predictor, reading_of
     from fielddep.cli.predict import log_unknown, predicted_frames
     from fielddep.datasets.flights import FIELDS
@@ -122,7 +121,7 @@ def explain_model(run: Run, table: Path) -> None:
     """The strongest dependencies of the model, and one flight explained, with pictures."""
     from fielddep.cli.explain import explain
 
-    out = run.folder / EXPLANATION
+    out = run.folder / "explanation"
     _headline("5. explain", f"fielddep explain {run.folder} new-flights.csv --rows 0 --sample 0 --out {out}")
     explain(run.folder)
     explain(run.folder, str(table), rows="0", sample=0, out=out)

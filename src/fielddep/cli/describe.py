@@ -10,8 +10,8 @@ import typer
 from fielddep.cli.console import console, print_table
 from fielddep.cli.options import (
     ConfigOption,
+    DataSetOption,
     JsonOption,
-    SetOption,
     TableArgument,
     TargetOption,
     build_config,
@@ -22,18 +22,17 @@ from fielddep.wording import amount
 if TYPE_CHECKING:
     from fielddep.encoding.describe import TableDescription, TargetSummary
 
-MAX_CLASSES_SHOWN = 10
-_TEXTS = ("kind", "examples", "warnings")
+MAX_CLASSES = 10
 
 
 def describe(
     table: TableArgument,
     target: TargetOption = None,
     config: ConfigOption = None,
-    set_: SetOption = None,
+    set_: DataSetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the columns of TABLE: kind, different values, missing share, examples and warnings."""
+    """Show the columns of TABLE: kinds, values and warnings."""
     from fielddep.encoding.describe import describe as describe_table
     from fielddep.tables.row_stream import read_table
 
@@ -47,7 +46,7 @@ def describe(
 
 
 def print_description(name: str, found: TableDescription) -> None:
-    """The table of columns, and a line about the target."""
+    """A table of the columns, and a line about the target."""
     rows = [
         [
             column.name,
@@ -59,17 +58,16 @@ def print_description(name: str, found: TableDescription) -> None:
         ]
         for column in found.columns
     ]
+    header = ["column", "kind", "values", "missing", "examples", "warnings"]
     title = f"{name}: {found.n_rows:,} rows, {len(found.columns)} columns"
-    print_table(["column", "kind", "values", "missing", "examples", "warnings"], rows, title=title, texts=_TEXTS)
+    print_table(header, rows, title=title, texts=("kind", "examples", "warnings"))
     if found.target is not None:
         console().print(_target_line(found.target), soft_wrap=True)
 
 
 def _target_line(target: TargetSummary) -> str:
     if target.mean is not None and target.std is not None:
-        # Imported here, as a command that only prints its help should not wait for it.
-        mean, std = amount(target.mean), amount(target.std)
-        return f"target {target.name}: regression, mean {mean}, standard deviation {std}"
+        return f"target {target.name}: regression, mean {amount(target.mean)}, standard deviation {amount(target.std)}"
     shares = [f"{label} {share:.1%}" for label, share in zip(target.classes, target.shares, strict=True)]
-    more = f" and {len(shares) - MAX_CLASSES_SHOWN} more" if len(shares) > MAX_CLASSES_SHOWN else ""
-    return f"target {target.name}: {target.task}, " + ", ".join(shares[:MAX_CLASSES_SHOWN]) + more
+    more = f" and {len(shares) - MAX_CLASSES} more" if len(shares) > MAX_CLASSES else ""
+    return f"target {target.name}: {target.task}, " + ", ".join(shares[:MAX_CLASSES]) + more

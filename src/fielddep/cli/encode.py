@@ -1,8 +1,9 @@
-"""`fielddep encode`: from tables of any size to a store that `fit`, `evaluate` and `predict` read in bounded memory."""
+"""`fielddep encode`: from tables of any size to a store that other commands read in bounded memory."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,65 +11,95 @@ import typer
 
 from fielddep.cli.console import console, log, print_table
 from fielddep.cli.options import (
-    INTERRUPTED,
     ConfigOption,
-    SetOption,
+    DataSetOption,
+    ForceOption,
+    QuietOption,
+    ResumeOption,
+    StoreOutOption,
     TargetOption,
     TaskOption,
     build_config,
     refuse_store,
-    resume_command,
+    resume_hint,
 )
 from fielddep.cli.progress import progress
+from fielddep.observer import Observer
 from fielddep.wording import duration, format_bytes
 
 if TYPE_CHECKING:
     from fielddep.store.store import Store
 
-TablesArgument = Annotated[
-    list[str], typer.Argument(help="The table: one or more files, folders or globs.", metavar="TABLE...")
-]
-OutOption = Annotated[Path, typer.Option("--out", help="Folder of the store.", metavar="STORE")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace a store that is there.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Resume an interrupted encoding.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="Print the summary and warnings only.")]
+TablesArgument = Annotated[list[str], typer.Argument(help="Table: files, folders or globs.", metavar="TABLE")]
 
 
 def encode(
     tables: TablesArgument,
-    out: OutOption,
+    out: StoreOutOption,
     target: TargetOption = None,
     task: TaskOption = None,
     config: ConfigOption = None,
-    set_: SetOption = None,
+    set_: DataSetOption = None,
     force: ForceOption = False,
     resume: ResumeOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Encode a TABLE of any size into a STORE, which fit, evaluate and predict take in place of a table."""
+    """Encode a TABLE of any size into a STORE on disk.
+
+    Other commands take the STORE in place of a TABLE, and read it in bounded memory.
+    """
     from fielddep.store.build import build_store
-    from fielddep.store.folder import STORE
-    from fielddep.store.store import Store
 
     chosen = build_config(config, set_, {"data.target": target, "data.task": task})
     for table in tables:
         refuse_store(table, "encode")
+
+    def build(observer: Observer) -> Store:
+        return build_store(tables, chosen, out, force=force, resume=resume, observer=observer)
+
+    make_store(build, out, force=force, resume=resume, quiet=quiet)
+
+
+def make_store(
+    build: Callable[[Observer], Store],
+    out: Path,
+    *,
+    force: bool,
+    resume: bool,
+    quiet: bool,
+    resumable: bool = True,
+) -> None:
+    """Build a store and print what it holds, unless it is already finished.
+
+    Args:
+        build: builds the store, reporting progress.
+        out: its folder.
+        force: replace a store.
+        resume: keep a finished store.
+        quiet: show no progress.
+        resumable: whether an interrupted `build` can resume; otherwise it starts over.
+    """
+    from fielddep.store.folder import STORE
+    from fielddep.store.store import Store
+
     if STORE.check(out, force=force, resume=resume) == "finished" and resume:
-        log(f"the store in {out} is finished; nothing is left to resume")
+        log(f"the store in {out} is already finished")
         print_store(Store.open(out), None)
         return
+
+    def kept() -> str:
+        if not resumable:
+            return "a data set built in memory starts over"
+        return "the work up to the last checkpoint is kept" if STORE.state(out) == "unfinished" else ""
+
     started = time.perf_counter()
-    try:
-        with progress(quiet) as observer:
-            store = build_store(tables, chosen, out, force=force, resume=resume, observer=observer)
-    except KeyboardInterrupt:
-        log_interrupted(out)
-        raise typer.Exit(INTERRUPTED) from None
+    with resume_hint(kept, "--resume" if resumable else "--force"), progress(quiet) as observer:
+        store = build(observer)
     print_store(store, time.perf_counter() - started)
 
 
 def print_store(store: Store, seconds: float | None) -> None:
-    """What the store holds: its columns, rows, size and how long it took."""
+    """Columns, rows and size of a store, and how long it took."""
     from fielddep.encoding.vocabulary import FIRST_ID
 
     layout, fields = store.layout, store.encoder.schema.fields
@@ -92,14 +123,3 @@ def print_store(store: Store, seconds: float | None) -> None:
         lines.append(f"encoded in {duration(seconds)}, {store.n_rows / seconds:,.0f} rows/s")
     for line in lines:
         console().print(line, soft_wrap=True)
-
-
-def log_interrupted(out: Path) -> None:
-    """What survives an interrupt, and how to resume."""
-    from fielddep.store.folder import STORE
-
-    if STORE.state(out) != "unfinished":
-        log("interrupted before the reading began; nothing was written")
-        return
-    log("interrupted; what was done up to the last checkpoint is kept. Resume with")
-    log(f"  {resume_command('--resume')}")

@@ -1,4 +1,4 @@
-"""`fielddep evaluate`: metrics of a trained model on a table or store that holds the target."""
+"""`fielddep evaluate`: metrics of a trained model on a table or store with the target."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PartOption = Annotated[
     str | None,
     typer.Option(
         "--part",
-        help="Rows of a store: train, validation, test or all. Default: test, or validation if there are no test rows.",
+        help="Part of a store: train, validation, test or all. Default: test, or validation if there are no test rows.",
         metavar="PART",
     ),
 ]
@@ -37,7 +37,10 @@ def evaluate(
     set_: ReadOption = None,
     device: DeviceOption = "cpu",
 ) -> None:
-    """Measure the model of RUN on all rows of TABLE, or on the test rows or another part of a store."""
+    """Measure the model of RUN on TABLE.
+
+    Uses all rows of a table, or one part of a store.
+    """
     from fielddep.artifacts.predictor import default_part
 
     predictor = open_predictor(run, device)

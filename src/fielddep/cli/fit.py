@@ -9,9 +9,12 @@ import typer
 
 from fielddep.cli.console import console, log, print_metrics
 from fielddep.cli.options import (
-    INTERRUPTED,
     ConfigOption,
+    ForceOption,
     ModelOption,
+    QuietOption,
+    ResumeOption,
+    RunOutOption,
     SetOption,
     SourceArgument,
     TargetOption,
@@ -19,7 +22,7 @@ from fielddep.cli.options import (
     build_config,
     build_store_config,
     find_store,
-    resume_command,
+    resume_hint,
 )
 from fielddep.cli.progress import progress
 from fielddep.config.settings import Config
@@ -30,22 +33,17 @@ if TYPE_CHECKING:
     from fielddep.store.store import Store
     from fielddep.training.prepare import Prepared
 
-
-OutOption = Annotated[Path, typer.Option("--out", help="Folder of the run.", metavar="RUN")]
 SeedOption = Annotated[
-    int | None, typer.Option("--seed", help="Seed of the training; split.seed is its own setting.", metavar="N")
+    int | None, typer.Option("--seed", help="Seed of the training; the split has split.seed.", metavar="N")
 ]
 DeviceOption = Annotated[str | None, typer.Option("--device", help="Torch device, such as cuda.", metavar="DEVICE")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace a run that is there.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint.")]
-BoardOption = Annotated[bool, typer.Option("--tensorboard", help="Write events for TensorBoard into RUN.")]
-ReportOption = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html into RUN.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="Print results and warnings only.")]
+BoardOption = Annotated[bool, typer.Option("--tensorboard", help="Write events for TensorBoard to RUN.")]
+ReportOption = Annotated[bool, typer.Option("--report/--no-report", help="Write RUN/report.html.")]
 
 
 def fit(
     table: SourceArgument,
-    out: OutOption,
+    out: RunOutOption,
     target: TargetOption = None,
     task: TaskOption = None,
     model: ModelOption = None,
@@ -59,7 +57,10 @@ def fit(
     report: ReportOption = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Train on TABLE and keep everything in RUN: settings, history, metrics, the model and a report."""
+    """Train a model on TABLE and save it in RUN.
+
+    RUN holds the model, its settings, history and metrics, and a report.
+    """
     named = {
         "data.target": target,
         "data.task": task,
@@ -70,11 +71,8 @@ def fit(
     store = find_store(table)
     chosen = build_config(config, set_, named) if store is None else build_store_config(store, config, set_, named)
     flow = {"force": force, "resume": resume, "tensorboard": tensorboard, "report": report, "quiet": quiet}
-    try:
+    with resume_hint(lambda: _kept(out), "--resume"):
         run = run_fit(table, chosen, out, store=store, **flow)
-    except KeyboardInterrupt:
-        log_interrupted(out)
-        raise typer.Exit(INTERRUPTED) from None
     print_run(run)
 
 
@@ -90,13 +88,13 @@ def run_fit(
     report: bool = True,
     quiet: bool = False,
 ) -> Run:
-    """Read the table, or take the store that it is, and train, with log and progress bar on stderr unless `quiet`."""
-    from fielddep.artifacts.run import Run, check_folder
+    """Train on a table, or on the store that it is, with log and progress bar on stderr unless `quiet`."""
+    from fielddep.artifacts.run import RUN, Run
     from fielddep.cli.report import report_fit
     from fielddep.tables.row_stream import read_table
 
-    if check_folder(out, force=force, resume=resume) == "finished" and resume:
-        log(f"the run in {out} is finished; nothing is left to resume")
+    if RUN.check(out, force=force, resume=resume) == "finished" and resume:
+        log(f"the run in {out} is already finished")
         return Run.open(out)
     rows = read_table(table, config.data) if store is None else store
     with progress(quiet) as bar:
@@ -110,41 +108,44 @@ def run_fit(
 
 
 class PreparedLog(Observer):
-    """Logs what was read, how it is split, and what was decided from it."""
+    """Logs before training what was read, how it is split, and which settings follow from it."""
 
     def __init__(self, table: str, asked: Config) -> None:
         self.table, self.asked = table, asked
 
     def on_prepared(self, prepared: Prepared) -> None:
-        """Log what is known before the training."""
-        log_prepared(self.table, self.asked, prepared)
+        """Log fields, target, parts and settings."""
+        from fielddep.encoding.vocabulary import FIRST_ID
 
+        schema = prepared.encoder.schema
+        sizes = {name: len(prepared.parts.get(name, ())) for name in ("train", "validation", "test")}
+        log(f"read {self.table}: {sum(sizes.values()):,} rows, {len(schema.fields)} fields")
+        for field, field_encoder in zip(schema.fields, prepared.encoder.field_encoders, strict=True):
+            numeric = f" ({field.numeric})" if field.numeric else ""
+            unit = "bins" if field.numeric else "values"
+            size = "" if field.numeric == "scale" else f", {len(field_encoder.counts) - FIRST_ID:,} {unit}"
+            log(f"  {field.name}: {field.kind}{numeric}{size}")
+        if prepared.encoder.crosses:
+            log(f"  crosses of two fields: {', '.join(prepared.encoder.layout.names[len(schema.fields) :])}")
+        classes = f", {len(prepared.target.classes)} classes" if prepared.target.classes else ""
+        log(f"target {prepared.target.name}: {prepared.target.task}{classes}")
+        log("rows: " + ", ".join(f"{size:,} {name}" for name, size in sizes.items()))
+        self._log_decided(prepared.config)
 
-def log_prepared(table: str, asked: Config, prepared: Prepared) -> None:
-    """What was read, how it is split, and what was decided from it."""
-    from fielddep.encoding.vocabulary import FIRST_ID
-
-    schema = prepared.encoder.schema
-    sizes = {name: len(prepared.parts.get(name, ())) for name in ("train", "validation", "test")}
-    log(f"read {table}: {sum(sizes.values()):,} rows, {len(schema.fields)} fields")
-    for field, field_encoder in zip(schema.fields, prepared.encoder.field_encoders, strict=True):
-        numeric = f" ({field.numeric})" if field.numeric else ""
-        unit = "bins" if field.numeric else "values"
-        size = "" if field.numeric == "scale" else f", {len(field_encoder.counts) - FIRST_ID:,} {unit}"
-        log(f"  {field.name}: {field.kind}{numeric}{size}")
-    if prepared.encoder.crosses:
-        log(f"  crosses of two fields: {', '.join(prepared.encoder.layout.names[len(schema.fields) :])}")
-    classes = f", {len(prepared.target.classes)} classes" if prepared.target.classes else ""
-    log(f"target {prepared.target.name}: {prepared.target.task}{classes}")
-    log("rows: " + ", ".join(f"{size:,} {name}" for name, size in sizes.items()))
-    before, now = asked.to_dict(), prepared.config.to_dict()
-    decided = [f"{s}.{k} = {v}" for s, settings in now.items() for k, v in settings.items() if before[s].get(k) != v]
-    if decided:
-        log(f"decided from the data: {', '.join(decided)}")
+    def _log_decided(self, config: Config) -> None:
+        before, now = self.asked.to_dict(), config.to_dict()
+        decided = [
+            f"{section}.{key} = {value}"
+            for section, settings in now.items()
+            for key, value in settings.items()
+            if before[section].get(key) != value
+        ]
+        if decided:
+            log(f"decided from the data: {', '.join(decided)}")
 
 
 def print_run(run: Run) -> None:
-    """Metrics next to those of the base rate, how fast it was, and where the run is."""
+    """Metrics next to those of the base rate, the speed, and where the run is."""
     metrics = run.metrics
     part = "test" if "test" in metrics else "validation"
     print_metrics({"model": metrics[part], "base rate": metrics[f"{part}_base_rate"]}, title=f"{part} rows")
@@ -152,14 +153,12 @@ def print_run(run: Run) -> None:
     console().print(f"trained at {rate:,.0f} rows/s, saved in {run.folder}", soft_wrap=True)
 
 
-def log_interrupted(out: Path) -> None:
-    """What survives an interrupt, and how to resume."""
-    from fielddep.artifacts.run import CHECKPOINT, run_state
+def _kept(out: Path) -> str:
+    """What an interrupted training keeps."""
+    from fielddep.artifacts.run import CHECKPOINT, RUN
     from fielddep.training.checkpoint import CheckpointFolder
 
-    if run_state(out) != "unfinished":
-        log("interrupted before the training began; nothing was written")
-        return
-    reached = CheckpointFolder(out / CHECKPOINT).path.exists()
-    log(f"interrupted; {'the last checkpoint is kept' if reached else 'there is no checkpoint yet'}. Resume with")
-    log(f"  {resume_command('--resume')}")
+    if RUN.state(out) != "unfinished":
+        return ""
+    has_checkpoint = CheckpointFolder(out / CHECKPOINT).path.exists()
+    return "the last checkpoint is kept" if has_checkpoint else "there is no checkpoint yet"

@@ -1,7 +1,4 @@
-"""Writing a stream of frames to a file or to stdout, one frame in memory at a time.
-
-`fielddep predict`: predictions for every row of a table or store, in bounded memory.
-"""
+"""`fielddep predict`: predictions for every row of a table or store, one chunk in memory at a time."""
 
 from __future__ import annotations
 
@@ -34,52 +31,12 @@ if TYPE_CHECKING:
 
 Write = Callable[[Path, "Iterator[pl.DataFrame]"], None]
 
-
-def choose_writer(path: Path) -> Write:
-    """The writer for a file's name.
-
-    Raises:
-        UserError: for another ending than .csv and .parquet.
-    """
-    writers: dict[str, Write] = {".csv": write_csv, ".parquet": write_parquet, ".pq": write_parquet}
-    if path.suffix.lower() not in writers:
-        raise UserError(f"predictions are written to a .csv or .parquet file; given {path}; change its ending")
-    return writers[path.suffix.lower()]
-
-
-def write_csv(path: Path, frames: Iterator[pl.DataFrame]) -> None:
-    """Append frame after frame to a CSV file, the first with column names."""
-    with path.open("wb") as file:
-        for number, frame in enumerate(frames):
-            file.write(frame.write_csv(include_header=number == 0).encode())
-
-
-def write_parquet(path: Path, frames: Iterator[pl.DataFrame]) -> None:
-    """Write one row group a frame."""
-    import pyarrow.parquet as pq
-
-    writer = None
-    try:
-        for frame in frames:
-            arrow = frame.to_arrow()
-            writer = writer or pq.ParquetWriter(path, arrow.schema)
-            writer.write_table(arrow)
-    finally:
-        if writer is not None:
-            writer.close()
-
-
-def print_csv(frames: Iterator[pl.DataFrame]) -> None:
-    """Write CSV to stdout as it comes."""
-    for number, frame in enumerate(frames):
-        sys.stdout.write(frame.write_csv(include_header=number == 0))
-        sys.stdout.flush()
-
-
 OutOption = Annotated[
-    Path | None, typer.Option("--out", help="File, .csv or .parquet; default: CSV on stdout.", metavar="FILE")
+    Path | None, typer.Option("--out", help=".csv or .parquet file. Default: CSV on stdout.", metavar="FILE")
 ]
-KeepOption = Annotated[str, typer.Option("--keep", help="Columns of TABLE to copy, by comma.", metavar="COL,...")]
+KeepOption = Annotated[
+    str, typer.Option("--keep", help="Columns of TABLE to copy, separated by commas.", metavar="COL,...")
+]
 
 
 def predict(
@@ -90,7 +47,10 @@ def predict(
     set_: ReadOption = None,
     device: DeviceOption = "cpu",
 ) -> None:
-    """Predict every row of TABLE with the model of RUN, in the order of the table."""
+    """Predict every row of TABLE with the model of RUN.
+
+    Predictions are in the order of the rows.
+    """
     from fielddep.tables.files import write_atomically
 
     write = None if out is None else choose_writer(out)
@@ -110,13 +70,15 @@ def predict(
 def predicted_frames(
     predictor: Predictor, table: str, reading: DataConfig, keep: list[str], reports: list[UnknownReport]
 ) -> Iterator[pl.DataFrame]:
-    """Kept columns and predictions, chunk by chunk; `reports` gets the report of all rows so far."""
+    """Kept columns and predictions, chunk by chunk; `reports` gets one report on all rows so far."""
     kept = _kept_columns(predictor, table, reading, keep) if keep else None
     for predicted, report in predictor.stream(find_store(table) or table, config=reading):
         reports[:] = [reports[0].merge(report)] if reports else [report]
         if kept is not None:
             inputs = next(kept)
-            _check_names(inputs.columns, predicted.columns)
+            clash = [name for name in inputs.columns if name in predicted.columns]
+            if clash:
+                raise SchemaError(f"--keep names {clash[0]!r}, which the predictions have too; rename it in the table")
             predicted = inputs.hstack(predicted)
         yield predicted
 
@@ -137,20 +99,49 @@ def _kept_columns(predictor: Predictor, table: str, reading: DataConfig, keep: l
 
     if is_store(table):
         raise SchemaError(
-            f"--keep copies columns of a table, and {table} is a store, which holds none; leave it out, or give the "
-            "table that the store was made from"
+            f"--keep copies columns of a table, but {table} is a store. Drop --keep, or give the table it was encoded "
+            "from"
         )
     source = open_rows(table, reading, has_target=False)
     columns = source.schema.names()
     for name in keep:
         if name not in columns:
-            raise SchemaError(f"--keep names {name!r}, which is no column; {did_you_mean(name, columns)}")
+            raise SchemaError(f"--keep names {name!r}, which is not a column; {did_you_mean(name, columns)}")
     return source.frames(keep, predictor.chunk_rows)
 
 
-def _check_names(kept: list[str], predicted: list[str]) -> None:
-    for name in kept:
-        if name in predicted:
-            raise SchemaError(
-                f"--keep names {name!r}, which is also a column of the predictions; rename it in the table"
-            )
+def choose_writer(path: Path) -> Write:
+    """The writer for a file, by its suffix."""
+    writers: dict[str, Write] = {".csv": write_csv, ".parquet": write_parquet, ".pq": write_parquet}
+    if path.suffix.lower() not in writers:
+        raise UserError(f"expected a .csv or .parquet file for the predictions, given {path}; change its suffix")
+    return writers[path.suffix.lower()]
+
+
+def write_csv(path: Path, frames: Iterator[pl.DataFrame]) -> None:
+    """Write frames one after another, column names first."""
+    with path.open("wb") as file:
+        for number, frame in enumerate(frames):
+            file.write(frame.write_csv(include_header=number == 0).encode())
+
+
+def write_parquet(path: Path, frames: Iterator[pl.DataFrame]) -> None:
+    """Write one row group per frame."""
+    import pyarrow.parquet as pq
+
+    writer = None
+    try:
+        for frame in frames:
+            arrow = frame.to_arrow()
+            writer = writer or pq.ParquetWriter(path, arrow.schema)
+            writer.write_table(arrow)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def print_csv(frames: Iterator[pl.DataFrame]) -> None:
+    """Write CSV to stdout, flushed after every frame."""
+    for number, frame in enumerate(frames):
+        sys.stdout.write(frame.write_csv(include_header=number == 0))
+        sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Progress of a command: a live bar on a terminal, and lines of log."""
+"""Progress of a command: a live bar on a terminal, and log lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STAGES = {"read": "reading", "split": "splitting", "learn": "learning the values
 
 @contextlib.contextmanager
 def progress(quiet: bool) -> Iterator[Observer]:
-    """An observer that shows how far a command is; one that shows nothing if quiet."""
+    """An observer that shows progress, or nothing if quiet."""
     if quiet:
         yield Observer()
         return
@@ -34,7 +34,7 @@ def progress(quiet: bool) -> Iterator[Observer]:
 
 
 class ProgressBar(Observer):
-    """One bar for whatever is under way; it is drawn on a terminal only."""
+    """One bar for whatever is running, drawn on a terminal only."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -65,7 +65,7 @@ class ProgressBar(Observer):
         self.live.update(self.task, total=total, completed=share or 0.0, note=note)
 
     def on_prepared(self, prepared: Prepared) -> None:
-        """Learn how much one pass over the training rows is."""
+        """Note how many rows and batches one pass has."""
         model, train = prepared.config.model, prepared.config.train
         self.pass_rows, self.passes = len(prepared.parts["train"]), train.max_epochs
         if isinstance(model, TreeConfig):  # all trees are one pass
@@ -76,7 +76,7 @@ class ProgressBar(Observer):
             self.batches = -(-self.pass_rows // train.batch_size)
 
     def on_step(self, step: int, n_rows: int, loss: float) -> None:
-        """Move the bar; a new epoch starts it again."""
+        """Move the bar, which starts again with every epoch."""
         epoch, batch = divmod(step - 1, self.batches)
         title = f"epoch {epoch + 1}/{self.passes}" if self.passes > 1 else "training"
         if title != self.title:
@@ -86,7 +86,7 @@ class ProgressBar(Observer):
         self.live.update(self.task, advance=n_rows, note=note)
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        """Log the evaluation of a training; of a trial only show the loss."""
+        """Log the evaluation of a training, but only show the loss of a trial."""
         loss = f"{evaluation.validation['loss']:.4f}"
         if self._is_training:
             self.validation = f"  validation {loss}"
@@ -95,7 +95,7 @@ class ProgressBar(Observer):
             self.live.update(self.task, note=f"validation loss {loss}")
 
     def on_end(self) -> None:
-        """Take the bar away."""
+        """Hide the bar."""
         self.live.update(self.task, visible=False)
         self.live.refresh()
 
@@ -105,7 +105,7 @@ class ProgressBar(Observer):
         self._log(f"{n_todo} {what} to do" + (f", {n_done} done" if n_done else ""))
 
     def on_job(self, title: str, result: JobResult | None) -> None:
-        """Show what is under way, and log how it ended."""
+        """Show what is running, and log how it ended."""
         if result is None:
             self.live.update(self.task, description=title, note="")
             return

@@ -1,4 +1,4 @@
-"""`fielddep report`: all that is worth knowing of a run, on one page."""
+"""`fielddep report`: everything worth knowing about a run, on one page."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RunArgument = Annotated[Path, typer.Argument(help="A run that fit made.", metavar="RUN")]
+RunArgument = Annotated[Path, typer.Argument(help="Run made by fit.", metavar="RUN")]
 TableArgument = Annotated[
     str | None,
     typer.Argument(
-        help="Rows with the target to measure the model on: a table, or a store. Of the table that RUN was trained on, "
-        "the test rows are taken. Default: the rows that fit measured.",
+        help="Table or store with the target, to measure the model on; if RUN was trained on it, only its test rows "
+        "count. Default: the rows that fit measured.",
         metavar="TABLE",
     ),
 ]
-OutOption = Annotated[Path | None, typer.Option("--out", help="The page; default: report.html in RUN.", metavar="FILE")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="HTML file. Default: RUN/report.html.", metavar="FILE")]
 
 
 def report(run: RunArgument, table: TableArgument = None, out: OutOption = None, set_: ReadOption = None) -> None:
-    """Write a page on RUN: data, metrics with intervals, curves, dependencies, importance and rows explained."""
+    """Write an HTML report on RUN.
+
+    It shows data, metrics with intervals, curves, dependencies, importance and explained rows.
+    """
     from fielddep.artifacts.bundle import Bundle
     from fielddep.artifacts.run import REPORT, Run
     from fielddep.report.build import redraw_report, report_table
@@ -40,9 +43,9 @@ def report(run: RunArgument, table: TableArgument = None, out: OutOption = None,
     found = Run.open(run)
     page = out or found.folder / REPORT
     if page.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"a report is written to an .html file; given {page}; change its ending")
+        raise UserError(f"expected an .html file for the report, given {page}; change its suffix")
     if table is None and set_:
-        raise UserError("--set says how to read TABLE, and none is given; give it, or leave out --set")
+        raise UserError("--set says how to read TABLE, but no TABLE is given. Give it, or drop --set")
     if table is None:
         print_measured(redraw_report(found, page))
     else:
@@ -53,38 +56,41 @@ def report(run: RunArgument, table: TableArgument = None, out: OutOption = None,
 
 def print_measured(measured: MeasuredFacts) -> None:
     """Metrics with their intervals, next to the base rate."""
-    title = f"{measured.n_rows:,} {measured.rows}"
     facts = {"model": "value", "95 % from": "low", "to": "high", "by chance up to": "by_chance"}
-    columns = {name: _column(measured, fact) for name, fact in facts.items()} | {"base rate": measured.base_rate}
-    print_metrics({name: values for name, values in columns.items() if values}, title=title)
-
-
-def _column(measured: MeasuredFacts, fact: str) -> dict[str, float]:
-    values = {name: getattr(found, fact) for name, found in measured.metrics.items()}
-    return {name: value for name, value in values.items() if value is not None}
+    columns = {
+        title: {
+            name: getattr(metric, fact)
+            for name, metric in measured.metrics.items()
+            if getattr(metric, fact) is not None
+        }
+        for title, fact in facts.items()
+    }
+    columns["base rate"] = measured.base_rate
+    shown = {title: values for title, values in columns.items() if values}
+    print_metrics(shown, title=f"{measured.n_rows:,} {measured.rows}")
 
 
 def report_fit(run: Run, *, table: str, quiet: bool = False) -> None:
-    """Write the report of a run that was just made; whatever goes wrong with it, the run stays.
+    """Write the report of a new run; if that fails, the run stays.
 
     Args:
         run: the run.
-        table: what they were read from, to say how to make the report later.
-        quiet: say nothing of success.
+        table: its source, for the command that writes the report later.
+        quiet: log failures only.
     """
     from fielddep.report.build import report_training
     from fielddep.report.page import can_draw
 
     later = shlex.join(["fielddep", "report", str(run.folder), table])
     if not can_draw():
-        log(f"no report was written, as Plotly is not installed; pip install 'fielddep[report]', then {later}")
+        log(f"no report, because Plotly is not installed; pip install 'fielddep[report]', then {later}")
         return
     try:
         page = report_training(run)
     except KeyboardInterrupt:
-        log(f"interrupted; the run is whole, only its report is not written. For it: {later}")
+        log(f"interrupted; the run is complete, only its report is missing. Write it with {later}")
     except Exception as error:  # hours of training must not be lost to a page
-        logger.warning("the run is whole, but its report could not be written (%s: %s)", type(error).__name__, error)
+        logger.warning("the run is complete, but its report failed (%s: %s)", type(error).__name__, error)
     else:
         if not quiet:
             log(f"report: {page}")

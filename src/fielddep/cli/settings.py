@@ -6,23 +6,21 @@ from dataclasses import replace
 
 from fielddep.cli.console import print_table
 from fielddep.cli.options import ModelOption
+from fielddep.config import MODEL_CONFIGS, TREES
 from fielddep.config.settings import Config, settings_reference
 
 
 def settings(model: ModelOption = None) -> None:
-    """Print every setting, its default and what it means; --model lightgbm or catboost: of trees in a comparison."""
-    rows = [[info.path, _show(info.default), info.doc] for info in settings_reference(_config(model))]
+    """Print every setting, its default and its meaning.
+
+    --model also takes lightgbm and catboost, which compare and search train.
+    """
+    if model in TREES:
+        config = replace(Config(), model=MODEL_CONFIGS[model]())
+    else:
+        config = Config().replace({} if model is None else {"model.name": model})
+    rows = [[info.path, _show(info.default), info.doc] for info in settings_reference(config)]
     print_table(["setting", "default", "meaning"], rows, texts=("default", "meaning"))
-
-
-def _config(model: str | None) -> Config:
-    from fielddep.config.trees import TREE_CONFIGS
-
-    if model is None:
-        return Config()
-    if model in TREE_CONFIGS:
-        return replace(Config(), model=TREE_CONFIGS[model]())
-    return Config().replace({"model.name": model})
 
 
 def _show(default: object) -> str:

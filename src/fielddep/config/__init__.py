@@ -1,62 +1,36 @@
-"""Settings of data, training and every model.
-
-`STARTS` of a model are settings that its authors, later benchmarks, or trials by hand on Frappe's validation rows
-found good.
-"""
+"""Settings of data, training and every model; here is the registry of the models."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fielddep.config.factorization import (
-    FFMConfig,
-    FMConfig,
-    FWLConfig,
-    IFMConfig,
-    INNConfig,
-    LLFMConfig,
-    LRConfig,
-    RaFMConfig,
-)
-from fielddep.config.mdl import ModelConfig
-from fielddep.config.networks import (
-    AFNConfig,
-    DeepFMConfig,
-    FinalMLPConfig,
-    NODEConfig,
-    SAINTConfig,
-    TabNetConfig,
-    TabTransformerConfig,
-    WideDeepConfig,
-    XDeepFMConfig,
-)
+from fielddep.config import factorization, networks, trees
+from fielddep.config.mdl import MDLConfig, ModelConfig
 
-__all__ = [
-    "BASELINE_CONFIGS",
-    "AFNConfig",
-    "DeepFMConfig",
-    "FFMConfig",
-    "FMConfig",
-    "FWLConfig",
-    "FinalMLPConfig",
-    "IFMConfig",
-    "INNConfig",
-    "LLFMConfig",
-    "LRConfig",
-    "NODEConfig",
-    "RaFMConfig",
-    "SAINTConfig",
-    "TabNetConfig",
-    "TabTransformerConfig",
-    "WideDeepConfig",
-    "XDeepFMConfig",
-]
-
-BASELINE_CONFIGS: Mapping[str, type[ModelConfig]] = {
-    config().name: config
-    for config in (
-        *(LRConfig, FMConfig, FFMConfig, XDeepFMConfig, AFNConfig, IFMConfig, INNConfig, LLFMConfig, RaFMConfig),
-        *(FWLConfig, WideDeepConfig, DeepFMConfig, NODEConfig, TabNetConfig, TabTransformerConfig, SAINTConfig),
-        FinalMLPConfig,
-    )
+MODEL_CONFIGS: Mapping[str, type[ModelConfig]] = {
+    "mdl": MDLConfig,
+    "lr": factorization.LRConfig,
+    "fm": factorization.FMConfig,
+    "ffm": factorization.FFMConfig,
+    "xdeepfm": networks.XDeepFMConfig,
+    "afn": networks.AFNConfig,
+    "ifm": factorization.IFMConfig,
+    "inn": factorization.INNConfig,
+    "llfm": factorization.LLFMConfig,
+    "rafm": factorization.RaFMConfig,
+    "fwl": factorization.FWLConfig,
+    "wide_deep": networks.WideDeepConfig,
+    "deepfm": networks.DeepFMConfig,
+    "node": networks.NODEConfig,
+    "tabnet": networks.TabNetConfig,
+    "tabtransformer": networks.TabTransformerConfig,
+    "saint": networks.SAINTConfig,
+    "finalmlp": networks.FinalMLPConfig,
+    "lightgbm": trees.LightGBMConfig,
+    "catboost": trees.CatBoostConfig,
 }
+"""Settings of every model by name."""
+TREES = tuple(name for name, config in MODEL_CONFIGS.items() if issubclass(config, trees.TreeConfig))
+"""Models of a comparison only; a bundle holds a network."""
+NETWORKS = tuple(name for name in MODEL_CONFIGS if name not in TREES)
+"""Names that `model.name` accepts."""

@@ -1,12 +1,13 @@
-"""Decode: from text of the command line and plain values of TOML and JSON to typed values.
+"""Decode: text from the command line and plain values from TOML and JSON become typed values.
 
-msgspec converts and checks types; here are the refusal of unknown keys, ranges, and messages that name the value given.
+msgspec converts and checks types. This module refuses unknown keys, checks ranges, and quotes values in errors.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import re
 import sys
 import typing
@@ -25,9 +26,10 @@ else:
 
 
 RENAMED = {"train.average": "train.average_decay"}
-"""Settings of older files under their present names."""
+"""Current names of settings that older files have under another name."""
 MAX_SHOWN = 80
-"""Characters of a refused value in a message."""
+"""Characters of a refused value in an error."""
+_COMPARISONS = {"at_least": operator.ge, "above": operator.gt, "below": operator.lt}
 _PLAIN = {
     "int": "a whole number",
     "float": "a number",
@@ -40,7 +42,7 @@ _PLAIN = {
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """Read one `--set` argument, `section.key=value`; the value is TOML, or a plain word.
+    """Parse one `--set` argument, `section.key=value`; the value is TOML or a plain word.
 
     Example:
         >>> parse_assignment("model.hidden=[64, 32]"), parse_assignment("train.optimizer=adam")
@@ -48,7 +50,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     """
     path, equals, raw = text.partition("=")
     if not equals or not path.strip():
-        raise ConfigError(f"expected section.key=value, given {text!r}; for instance model.d_embed=20")
+        raise ConfigError(f"expected section.key=value, such as model.d_embed=20; given {text!r}")
     try:
         value = tomllib.loads(f"value = {raw}")["value"]
     except tomllib.TOMLDecodeError:
@@ -57,23 +59,23 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def decode(value: Any, kind: Any, path: str) -> Any:
-    """A plain value of TOML, JSON or the command line as an annotation asks for it.
+    """Convert a plain value of TOML, JSON or the command line to an annotated type.
 
-    Lists become tuples, integers may stand for floats, and named values become dataclasses.
+    Lists become tuples, mappings become dataclasses, and integers are accepted as floats.
 
     Args:
         value: the plain value.
         kind: an annotation, such as a dataclass, `int | None` or `tuple[str, ...]`.
-        path: what the value is called.
+        path: name of the value, for errors.
 
     Raises:
         ConfigError: for an unknown key, with the nearest known one, or a value of another type.
     """
     entries = next((one for one in (kind, *typing.get_args(kind)) if typing.get_origin(one) is dict), None)
-    if entries is not None and isinstance(value, Mapping):  # so that a message names the entry
+    if entries is not None and isinstance(value, Mapping):  # one by one, so that an error names the entry
         inner = typing.get_args(entries)[1]
         return {str(key): decode(entry, inner, f"{path}.{key}") for key, entry in value.items()}
-    value = list(map(_own_number, value)) if isinstance(value, (list, tuple)) else _own_number(value)
+    value = list(map(_python_number, value)) if isinstance(value, (list, tuple)) else _python_number(value)
     words = _words(kind)
     if value is None and "none" in words:  # `--set model.dependencies=none` arrives as None
         value = "none"
@@ -84,14 +86,14 @@ def decode(value: Any, kind: Any, path: str) -> Any:
         raise _refusal(str(error), value, words, path) from None
 
 
-def _own_number(value: Any) -> Any:
-    """Python's number for one of numpy, which is slow to import."""
-    is_numpys = "numpy" in sys.modules and isinstance(value, sys.modules["numpy"].generic)
-    return value.item() if is_numpys else value
+def _python_number(value: Any) -> Any:
+    """A numpy scalar as a Python number, without importing numpy, which is slow."""
+    is_scalar = "numpy" in sys.modules and isinstance(value, sys.modules["numpy"].generic)
+    return value.item() if is_scalar else value
 
 
 def _refusal(reason: str, value: Any, words: list[str], path: str) -> ConfigError:
-    """What msgspec says, with the value given and in the words of users."""
+    """The error of msgspec in the words of users, with the given value."""
     place = re.search(r"at `\$(.*)`", reason)
     path += "" if place is None else place[1]
     wrong = re.match(r"Invalid enum value '(.*?)'", reason)
@@ -112,7 +114,7 @@ def _words(kind: Any) -> list[str]:
 
 
 def _check_keys(value: Any, kind: Any, path: str) -> None:
-    """Refuse keys that a dataclass does not have, which msgspec would drop."""
+    """Refuse keys that a dataclass does not have; msgspec would drop them."""
     if not _holds_dataclass(kind):
         return
     if dataclasses.is_dataclass(kind):
@@ -134,19 +136,11 @@ def _holds_dataclass(kind: Any) -> bool:
 
 
 def check_range(path: str, value: Any, limits: Mapping[str, Any]) -> None:
-    """Refuse a number of a setting that is out of range; a setting may hold one, several or one a field."""
-    at_least, above, below = limits["at_least"], limits["above"], limits["below"]
-    for number in _numbers(value):
-        if at_least is not None and not number >= at_least:
-            raise ConfigError(f"{path} must be at least {at_least:g}; given {number}")
-        if above is not None and not number > above:
-            raise ConfigError(f"{path} must be above {above:g}; given {number}")
-        if below is not None and not number < below:
-            raise ConfigError(f"{path} must be below {below:g}; given {number}")
-
-
-def _numbers(value: Any) -> list[float]:
-    if isinstance(value, Mapping):
-        value = tuple(value.values())
-    values = value if isinstance(value, tuple) else (value,)
-    return [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    """Refuse a setting with a number out of range; it may hold one number, several, or one per field."""
+    values = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
+    for number in values:
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
+            continue
+        for key, holds in _COMPARISONS.items():
+            if limits[key] is not None and not holds(number, limits[key]):
+                raise ConfigError(f"{path} must be {key.replace('_', ' ')} {limits[key]:g}; given {number}")

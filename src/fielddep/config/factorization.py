@@ -1,4 +1,4 @@
-"""Settings of linear models and machines: sums of weights and of (reweighted) products of embeddings."""
+"""Settings of linear models and factorization machines: sums of weights and of products of embeddings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from fielddep.config.mdl import Between, DeepConfig, EmbeddingConfig, ModelConfi
 
 @dataclass(frozen=True, kw_only=True)
 class MachineConfig(EmbeddingConfig):
-    """A machine whose output is a sum of products of embeddings.
+    """A model whose output is a sum of products of embeddings.
 
-    No layer behind the products can make up for embeddings that a ridge has shrunk, so it must be far weaker than in
-    deep models, and steps may be larger.
+    No layer after the products can make up for embeddings that a ridge has shrunk. So the ridge must be far weaker than
+    in deep models, and steps can be larger.
     """
 
     LEARNING_RATE: ClassVar[float | None] = 0.15
@@ -29,7 +29,7 @@ class MachineConfig(EmbeddingConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class LRConfig(ModelConfig):
-    """Logistic or linear regression: one weight a value."""
+    """Logistic or linear regression: one weight per value."""
 
     name: Literal["lr"] = setting("lr", "model")
 
@@ -47,7 +47,7 @@ class LRConfig(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class FMConfig(MachineConfig):
-    """Factorization machine: one weight a value, one product of embeddings a pair of fields."""
+    """Factorization machine: one weight per value, one product of embeddings per pair of fields."""
 
     name: Literal["fm"] = setting("fm", "model")
 
@@ -60,11 +60,11 @@ class FMConfig(MachineConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class FFMConfig(MachineConfig):
-    """Field-aware factorization machine: a value has one embedding for every other field."""
+    """Field-aware factorization machine: a value has an embedding for every other field."""
 
     name: Literal["ffm"] = setting("ffm", "model")
-    d_embed: int | None = setting(8, "size of an embedding; a value has one for every other field", at_least=1)
-    normalize: bool = setting(False, "scale every row's products to a row of unit length, as libffm does")
+    d_embed: int | None = setting(8, "size of an embedding, of which a value has one for every other field", at_least=1)
+    normalize: bool = setting(False, "scale rows to unit length, as libffm does")
 
     SEARCH: ClassVar[Mapping[str, Space]] = {**MachineConfig.SEARCH, "model.d_embed": OneOf((4, 8, 16))}
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -75,18 +75,18 @@ class FFMConfig(MachineConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class FWLConfig(MachineConfig):
-    """Field-wise learning: a linear model for every value of a field over the other fields, of low rank."""
+    """Field-wise learning: for every value of a field, a low-rank linear model over the other fields."""
 
     name: Literal["fwl"] = setting("fwl", "model")
     d_embed: int | None = setting(10, "largest rank of a field's models", at_least=1)
     rank_base: float | None = setting(
-        None, "rank of a field's models: log of its number of values to this base, at most d_embed", above=1
+        None, "the rank of a field's models is the log of its number of values to this base, at most d_embed", above=1
     )
     variance_lr: float = setting(
-        0.001, "step size of the penalty on the variance of a field's models; 0 leaves it out", at_least=0
+        0.001, "step size of the penalty on the variance of a field's models; 0 turns it off", at_least=0
     )
     variance_every: int = setting(1000, "training steps between two steps of that penalty", at_least=1)
-    mean_penalty: bool = setting(True, "the penalty holds the mean of a field's models too")
+    mean_penalty: bool = setting(True, "apply the penalty to the mean of a field's models as well")
     first_order: bool = setting(True, "add one weight per value to the output")
 
     SEARCH: ClassVar[Mapping[str, Space]] = {
@@ -103,16 +103,16 @@ class FWLConfig(MachineConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class LLFMConfig(MachineConfig):
-    """Locally linear factorization machine: one FM an anchor, mixed by how near the row is to each anchor."""
+    """Locally linear factorization machine: one FM per anchor, mixed by how near the row is to each anchor."""
 
     name: Literal["llfm"] = setting("llfm", "model")
     d_embed: int | None = setting(20, "size of an embedding; every anchor has its own", at_least=1)
     n_anchors: int = setting(5, "anchors, each with its own FM", at_least=1)
-    locality: float = setting(0.1, "factor of the distances (L/C); larger uses fewer anchors a row", above=0)
+    locality: float = setting(0.1, "factor of the distances (L/C); larger values use fewer anchors per row", above=0)
     anchor_rate: float = setting(
-        0.1, "how fast the anchors move, relative to the other weights; 0 leaves them at their start", at_least=0
+        0.1, "how fast the anchors move relative to other weights; 0 keeps them where they start", at_least=0
     )
-    anchor_rows: int = setting(20_000, "training rows that the anchors start from, by K-means", at_least=1)
+    anchor_rows: int = setting(20_000, "training rows for K-means, which finds the initial anchors", at_least=1)
 
     EMBEDDING_L2: ClassVar[float] = 0.015
     SEARCH: ClassVar[Mapping[str, Space]] = {
@@ -132,16 +132,16 @@ class RaFMConfig(MachineConfig):
     """Rank-aware factorization machine: frequent values have larger embeddings."""
 
     name: Literal["rafm"] = setting("rafm", "model")
-    d_embed: int | None = setting(32, "size of the smallest embedding, that of the rarest values", at_least=1)
-    d_levels: tuple[int, ...] = setting((64,), "sizes of the further embeddings, ascending", at_least=1)
+    d_embed: int | None = setting(32, "size of the smallest embedding, for the rarest values", at_least=1)
+    d_levels: tuple[int, ...] = setting((64,), "sizes of the further embeddings, in ascending order", at_least=1)
     thresholds: tuple[int, ...] = setting(
-        (64,), "a value seen more often than this in training has the embedding of that level too", at_least=0
+        (64,), "a value seen more often than this in training also has the embedding of that level", at_least=0
     )
     distill: float = setting(
-        1.0, "weight of the loss that teaches a level to predict as the next one does (rho)", at_least=0
+        1.0, "weight of the loss that teaches a level to predict like the next one (rho)", at_least=0
     )
     joint: bool = setting(
-        False, "the task loss trains the lower levels of frequent values too (released code); else that loss alone"
+        False, "the task loss also trains the lower levels of frequent values, as in the released code"
     )
 
     EMBEDDING_L2: ClassVar[float] = 0.01
@@ -160,7 +160,7 @@ class RaFMConfig(MachineConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class IFMConfig(DeepConfig):
-    """Input-aware factorization machine: a network scales a row's own weights and embeddings."""
+    """Input-aware factorization machine: a network scales the weights and embeddings of each row."""
 
     name: Literal["ifm"] = setting("ifm", "model")
     hidden: tuple[int, ...] = setting((64,), "widths of the network that scales the fields", at_least=1)

@@ -1,7 +1,7 @@
-"""Settings of MDL, and what the settings of all models share.
+"""Settings of MDL, and the base classes of all models' settings.
 
-A setting is a field that knows its documentation and range. A model's settings say what can be set, which optimizer
-suits it, and where a search looks for better ones.
+A setting is a dataclass field with documentation and a range. The settings of a model also name the optimizer that
+suits it, and where a search looks for better values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 def setting(
     default: Any, doc: str, *, at_least: float | None = None, above: float | None = None, below: float | None = None
 ) -> Any:
-    """A dataclass field that knows its documentation and the range of its numbers."""
+    """A dataclass field with its documentation and the range of its numbers."""
     metadata = {"doc": doc, "at_least": at_least, "above": above, "below": below}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
@@ -24,7 +24,7 @@ def setting(
 
 @dataclass(frozen=True)
 class Between:
-    """A search takes any number from `low` to `high`; with `log`, every power of ten is as likely."""
+    """A search draws any number from `low` to `high`; with `log`, uniformly in its logarithm."""
 
     low: float
     high: float
@@ -33,7 +33,7 @@ class Between:
 
 @dataclass(frozen=True)
 class OneOf:
-    """A search takes one of these values."""
+    """A search draws one of these values."""
 
     values: tuple[Any, ...]
 
@@ -46,7 +46,7 @@ LEARNING_RATE_SEARCH: Mapping[str, Between] = {
     "adagrad": Between(0.01, 0.2, log=True),
     "adam": Between(0.0003, 0.02, log=True),
 }
-"""Where a search looks for `train.lr`; every search looks for it."""
+"""Range of `train.lr`, which every search tunes."""
 RIDGE_SEARCH: Mapping[str, Space] = {
     "train.embedding_l2": Between(0.01, 5.0, log=True),
     "train.first_order_l2": Between(0.003, 0.3, log=True),
@@ -56,21 +56,22 @@ RIDGE_SEARCH: Mapping[str, Space] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """What the settings of every model have."""
+    """The settings of a model."""
 
     name: str = setting("", "model")
 
     OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adagrad"
-    """What trains the model where `train.optimizer` is not set."""
+    """Default of `train.optimizer`."""
     LEARNING_RATE: ClassVar[float | None] = None
-    """Learning rate of that optimiser where `train.lr` is not set; None: what suits most models."""
+    """Default of `train.lr` with this optimizer; None means the one in `LEARNING_RATES`."""
     EMBEDDING_L2: ClassVar[float] = 0.2
     FIRST_ORDER_L2: ClassVar[float] = 0.1
-    """Ridges where `train.embedding_l2` and `train.first_order_l2` are not set; few rows raise them."""
+    """Defaults of `train.embedding_l2` and `train.first_order_l2`, raised if there are few rows."""
     SEARCH: ClassVar[Mapping[str, Space]] = RIDGE_SEARCH
-    """Where a search looks, by dotted setting; `train.lr` is searched for every model."""
+    """Where a search looks, by dotted setting, in addition to `train.lr`."""
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = ()
-    """Settings that a search tries first, after the defaults: what is known to suit the model."""
+    """Settings that a search tries right after the defaults. The model's authors, later benchmarks, or trials by hand
+    on Frappe's validation rows found them good."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,7 @@ class EmbeddingConfig(ModelConfig):
     """A model that embeds values."""
 
     d_embed: int | None = setting(None, "size of an embedding; default: from the number of rows", at_least=1)
-    embedding_init_scale: float = setting(0.1, "standard deviation of the embeddings at the start", at_least=0)
+    embedding_init_scale: float = setting(0.1, "standard deviation of the initial embeddings", at_least=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,57 +104,57 @@ class DeepConfig(EmbeddingConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class MDLConfig(ModelConfig):
-    """Meta-Dependency Learning. Symbols of the paper stand in brackets."""
+    """Meta-Dependency Learning, with the symbols of the paper in brackets."""
 
     name: Literal["mdl"] = setting("mdl", "model")
     d_embed: int | None = setting(None, "size of an embedding (k)", at_least=1)
-    n_inner_steps: int = setting(4, "label-free refinement steps a row (T)", at_least=0)
+    n_inner_steps: int = setting(4, "label-free refinement steps per row (T)", at_least=0)
     inner_lr: float = setting(1.0, "step size of the refinement (eta)", at_least=0)
     inner_step: Literal["fixed", "scaled", "damped"] = setting(
         "fixed",
-        "steps of size inner_lr (fixed), of inner_lr over the norm of the row's E^T E (scaled), or over the mean of "
-        "that norm and the one of an average row (damped), so that the same inner_lr suits embeddings of any size; "
-        "above 2 a scaled step may overshoot, above 1 a damped one",
+        "size of a step: inner_lr (fixed), inner_lr over the norm of the row's E^T E (scaled), or over the mean of "
+        "that norm and the norm of an average row (damped). With the last two, one inner_lr suits embeddings of any "
+        "size, but a scaled step may overshoot above 2 and a damped one above 1",
     )
     sparsity: float = setting(10.0, "sum of the field weights mu (lambda); smaller gives sparser weights", above=0)
     dependencies: Literal["refined", "global", "none"] = setting(
         "refined",
-        "what the network sees: refined (W(T), mu(T) of the row), global (W(0) alone, with global_penalty) or "
-        "none (no inner loop, no dependency input)",
+        "input of the network: refined (W(T) and mu(T) of the row), global (only W(0), with global_penalty) or none "
+        "(no inner loop, no dependency input)",
     )
     global_penalty: float = setting(0.01, "weight of the dependency loss when dependencies = global (zeta)", at_least=0)
     mu_start: Literal["share", "one"] = setting("share", "mu(0): lambda/m each (share) or 1 each (one)")
     mu_update_from: Literal["new", "old"] = setting("new", "W of the mu update: W(t) (new) or W(t-1) (old)")
     residual_reduction: Literal["sum", "mean"] = setting(
         "sum",
-        "squared residuals of the mu update are summed over the k rows of E; mean divides by k. (The paper "
-        "prints a sum with 1_m, which does not conform to k rows.)",
+        "squared residuals of the mu update: summed over the k rows of E (sum), or divided by k (mean). The paper "
+        "prints a sum with 1_m, which does not conform to k rows",
     )
     dependency_scale: Literal["normalized", "raw"] = setting(
-        "normalized", "dependencies given to the network: mu/lambda * W (normalized) or mu * W (raw)"
+        "normalized", "dependencies as the network sees them: mu/lambda * W (normalized) or mu * W (raw)"
     )
-    dependency_diagonal: bool = setting(False, "give the network the diagonal of mu * W too")
+    dependency_diagonal: bool = setting(False, "also give the network the diagonal of mu * W")
     dependency_init: Literal["uniform", "zeros"] = setting("uniform", "W(0) off the diagonal: 1/(m-1) or 0")
     interaction_init: Literal["xavier", "identity"] = setting(
-        "identity", "start of the pair matrices Phi: the identity (plain products, as in an FM), or Xavier uniform"
+        "identity", "initial pair matrices Phi: the identity (plain products, as in an FM), or Xavier uniform"
     )
     product_output: bool = setting(
-        True, "add the plain sum of the pair products to the output, as an FM does (not with several classes)"
+        True, "add the sum of the pair products to the output, as an FM does (not with several classes)"
     )
-    embedding_input: bool = setting(False, "give the network the embeddings themselves too, as a deep CTR model does")
+    embedding_input: bool = setting(False, "also give the network the embeddings, as deep CTR models do")
     hidden: tuple[int, ...] = setting((100, 100), "widths of the hidden layers", at_least=1)
     batch_norm: Literal["all", "hidden", "none"] = setting(
         "none",
-        "BatchNorm before every hidden layer (all), before all but the first (hidden), or none; in front of the "
-        "first layer it hides the scale of the embeddings, so that a ridge on them does nothing",
+        "BatchNorm before every hidden layer (all), before all but the first (hidden), or none; before the first layer "
+        "it hides the scale of the embeddings, so a ridge on them does nothing",
     )
     dropout: float = setting(0.0, "dropout after every hidden layer", at_least=0, below=1)
     embedding_dropout: float = setting(0.0, "dropout on the embedded fields", at_least=0, below=1)
     first_order: bool = setting(True, "add one weight per value (b[x_i]) to the output")
     embedding_init: Literal["xavier", "normal"] = setting(
-        "normal", "start of embeddings: N(0, embedding_init_scale), or Xavier uniform over the joint table"
+        "normal", "initial embeddings: N(0, embedding_init_scale), or Xavier uniform over the joint table"
     )
-    embedding_init_scale: float = setting(0.1, "standard deviation when embedding_init = normal", at_least=0)
+    embedding_init_scale: float = setting(0.1, "standard deviation with embedding_init = normal", at_least=0)
 
     SEARCH: ClassVar[Mapping[str, Space]] = {
         **RIDGE_SEARCH,

@@ -1,4 +1,4 @@
-"""The metrics of the library: what each is called, which way is better, and how to read it."""
+"""Metrics: the name of each, which way is better, and how to read it."""
 
 from __future__ import annotations
 
@@ -19,25 +19,22 @@ class Metric:
 
     Attributes:
         name: key in saved files.
-        title: what readers see.
-        tasks: tasks that have it.
-        higher_is_better: whether a model should raise it.
-        unit: unit of its values.
+        title: name for readers.
         meaning: how to read it.
-        in_log: whether short lists, such as a line of the training log, have it.
+        in_log: whether short lists, such as a line of the training log, show it.
     """
 
     name: str
     title: str
     tasks: tuple[KnownTask, ...]
-    higher_is_better: bool
+    higher_is_better: bool = False
     unit: Literal["", "target", "target²"] = ""
     meaning: str
     in_log: bool = True
 
     @property
     def highest(self) -> float:
-        """The largest value it can have."""
+        """The largest possible value."""
         return 1.0 if self.higher_is_better else math.inf
 
     @property
@@ -53,14 +50,12 @@ METRICS: Mapping[str, Metric] = {
             name="logloss",
             title="logloss",
             tasks=("binary", "multiclass"),
-            higher_is_better=False,
-            meaning="how much probability was missing from what happened; being sure and wrong costs most",
+            meaning="how much probability was missing from what happened; confident errors cost most",
         ),
         Metric(
             name="mse",
             title="MSE",
             tasks=("regression",),
-            higher_is_better=False,
             unit="target²",
             meaning="mean squared error; large errors count most",
         ),
@@ -83,7 +78,6 @@ METRICS: Mapping[str, Metric] = {
             name="mae",
             title="MAE",
             tasks=("regression",),
-            higher_is_better=False,
             unit="target",
             meaning="mean absolute error: the average size of an error, in the unit of the target",
         ),
@@ -91,18 +85,17 @@ METRICS: Mapping[str, Metric] = {
             name="calibration_error",
             title="calibration error",
             tasks=("binary",),
-            higher_is_better=False,
             meaning="average distance between predicted probabilities and what happened; 0.01 is one percentage "
-            "point. Chance alone raises it, even where every probability is right",
+            "point. Chance alone raises it, even if every probability is right",
             in_log=False,
         ),
     )
 }
-"""Every metric in the order they are shown; the first of a task is its loss."""
+"""Every metric in display order; the first of a task is its loss."""
 
 
 def loss_name(task: str) -> str:
-    """The metric that models of a task are trained for.
+    """The metric that training minimises.
 
     Example:
         >>> loss_name("multiclass"), loss_name("regression")
@@ -112,7 +105,7 @@ def loss_name(task: str) -> str:
 
 
 def in_order(found: Mapping[str, T], *, brief: bool = False) -> dict[str, T]:
-    """Known metrics in the order they are shown; with `brief` only those of short lists.
+    """Known metrics in display order; with `brief`, only those of short lists.
 
     Example:
         >>> in_order({"loss": 0.2, "calibration_error": 0.01, "auc": 0.9, "logloss": 0.2})
@@ -122,5 +115,5 @@ def in_order(found: Mapping[str, T], *, brief: bool = False) -> dict[str, T]:
 
 
 def metric_title(name: str) -> str:
-    """What readers see of a metric; a figure that is no metric keeps its name."""
+    """The title of a metric; any other figure keeps its name."""
     return METRICS[name].title if name in METRICS else name

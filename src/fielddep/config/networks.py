@@ -1,4 +1,4 @@
-"""Settings of networks: over embeddings of fields and their interactions, and for tables in general."""
+"""Settings of deep models: CTR networks over embeddings of fields, and networks for tables in general."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fielddep.config.mdl import RIDGE_SEARCH, Between, DeepConfig, EmbeddingConf
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig(DeepConfig):
-    """A model whose network sees the embeddings themselves.
+    """A model whose network sees the embeddings.
 
-    The defaults come from trials on Frappe's validation rows, where those with BatchNorm did no better.
+    The defaults come from trials on Frappe's validation rows, where BatchNorm was no better.
     """
 
     hidden: tuple[int, ...] = setting((200, 200), "widths of the hidden layers", at_least=1)
@@ -94,14 +94,14 @@ class AFNConfig(DeepConfig):
     name: Literal["afn"] = setting("afn", "model")
     d_embed: int | None = setting(10, "size of an embedding", at_least=1)
     n_neurons: int = setting(
-        100, "logarithmic neurons, shared by all dimensions of the embeddings; the authors have 600 or more", at_least=1
+        100, "logarithmic neurons, shared by all dimensions of the embeddings; the authors use 600 or more", at_least=1
     )
     hidden: tuple[int, ...] = setting((200, 200), "widths of the hidden layers", at_least=1)
     embedding_init_scale: float = setting(
-        0.01, "standard deviation of the embeddings at the start, which are near 1", at_least=0
+        0.01, "standard deviation of the initial embeddings, which are near 1", at_least=0
     )
 
-    # Behind BatchNorm a far stronger ridge than elsewhere did best in trials on Frappe's validation rows.
+    # After BatchNorm, a far stronger ridge than elsewhere was best in trials on Frappe's validation rows.
     LEARNING_RATE: ClassVar[float | None] = 0.005
     EMBEDDING_L2: ClassVar[float] = 5.0
     SEARCH: ClassVar[Mapping[str, Space]] = {
@@ -129,12 +129,12 @@ class FinalMLPConfig(DeepConfig):
     gate_hidden: tuple[int, ...] = setting((400,), "widths of the networks that gate the two", at_least=1)
     context_1: tuple[str, ...] = setting((), "fields that gate the first network; none: a learned vector")
     context_2: tuple[str, ...] = setting((), "fields that gate the second network; none: a learned vector")
-    n_heads: int = setting(5, "blocks of the bilinear form; it divides the last widths of both networks", at_least=1)
+    n_heads: int = setting(5, "heads of the bilinear form; must divide the last widths of both networks", at_least=1)
     batch_norm: Literal["all", "hidden", "none"] = setting(
         "all", "BatchNorm within every hidden layer (all), within all but the first (hidden), or none"
     )
 
-    # Behind BatchNorm a far stronger ridge than elsewhere did best in trials on Frappe's validation rows.
+    # After BatchNorm, a far stronger ridge than elsewhere was best in trials on Frappe's validation rows.
     LEARNING_RATE: ClassVar[float | None] = 0.003
     EMBEDDING_L2: ClassVar[float] = 10.0
     SEARCH: ClassVar[Mapping[str, Space]] = {
@@ -153,9 +153,7 @@ class FinalMLPConfig(DeepConfig):
     )  # fmt: skip
 
 
-# Where a model without a first-order table is searched.
-
-
+# For models without a first-order table.
 _TABLE_RIDGE_SEARCH = {path: space for path, space in RIDGE_SEARCH.items() if path != "train.first_order_l2"}
 
 
@@ -164,12 +162,12 @@ class NODEConfig(EmbeddingConfig):
     """NODE: layers of soft oblivious trees on the embeddings."""
 
     name: Literal["node"] = setting("node", "model")
-    d_embed: int | None = setting(8, "size of an embedding; its numbers are the inputs of the trees", at_least=1)
+    d_embed: int | None = setting(8, "size of an embedding, whose numbers are the inputs of the trees", at_least=1)
     n_layers: int = setting(1, "layers; each sees the outputs of those before it", at_least=1)
-    n_trees: int = setting(128, "trees a layer", at_least=1)
+    n_trees: int = setting(128, "trees per layer", at_least=1)
     depth: int = setting(6, "splits of a tree", at_least=1)
     d_tree: int = setting(3, "outputs of a tree", at_least=1)
-    embedding_init_scale: float = setting(0.03, "standard deviation of the embeddings at the start", at_least=0)
+    embedding_init_scale: float = setting(0.03, "standard deviation of the initial embeddings", at_least=0)
 
     OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
     LEARNING_RATE: ClassVar[float | None] = 0.01
@@ -188,15 +186,15 @@ class NODEConfig(EmbeddingConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TabNetConfig(EmbeddingConfig):
-    """TabNet: steps that each look at a sparse choice of the inputs."""
+    """TabNet: steps that each look at a sparse selection of the inputs."""
 
     name: Literal["tabnet"] = setting("tabnet", "model")
     d_embed: int | None = setting(10, "size of an embedding", at_least=1)
     n_steps: int = setting(3, "decision steps", at_least=1)
     d_decision: int = setting(16, "outputs of a step (n_d)", at_least=1)
-    d_attention: int = setting(16, "numbers that choose the inputs of the next step (n_a)", at_least=1)
-    relaxation: float = setting(1.3, "how often an input may be chosen again (gamma); 1 means once", at_least=1)
-    sparsity: float = setting(0.001, "weight of the entropy of the choices", at_least=0)
+    d_attention: int = setting(16, "numbers that select the inputs of the next step (n_a)", at_least=1)
+    relaxation: float = setting(1.3, "how often an input may be selected again (gamma); 1 means once", at_least=1)
+    sparsity: float = setting(0.001, "weight of the entropy of the selection", at_least=0)
     virtual_batch: int = setting(256, "rows that BatchNorm takes its statistics from", at_least=2)
 
     OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
@@ -221,14 +219,12 @@ class TabTransformerConfig(EmbeddingConfig):
     """TabTransformer: attention between the fields of a row, then a network."""
 
     name: Literal["tabtransformer"] = setting("tabtransformer", "model")
-    d_embed: int | None = setting(16, "size of an embedding; n_heads divides it", at_least=1)
-    column_share: float = setting(
-        0.125, "share of an embedding that all values of a field have in common", at_least=0, below=1
-    )
+    d_embed: int | None = setting(16, "size of an embedding; n_heads must divide it", at_least=1)
+    column_share: float = setting(0.125, "share of an embedding that all values of a field share", at_least=0, below=1)
     n_layers: int = setting(1, "layers of attention", at_least=1)
     n_heads: int = setting(4, "heads of a layer", at_least=1)
-    hidden: tuple[int, ...] = setting((200, 100), "widths of the network behind the attention", at_least=1)
-    dropout: float = setting(0.1, "dropout inside the layers and the network", at_least=0, below=1)
+    hidden: tuple[int, ...] = setting((200, 100), "widths of the network after the attention", at_least=1)
+    dropout: float = setting(0.1, "dropout in the layers and the network", at_least=0, below=1)
 
     OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
     LEARNING_RATE: ClassVar[float | None] = 0.005
@@ -250,17 +246,17 @@ class SAINTConfig(EmbeddingConfig):
     """SAINT: attention between fields, then between rows; predictions look at fixed reference rows."""
 
     name: Literal["saint"] = setting("saint", "model")
-    d_embed: int | None = setting(16, "size of an embedding; n_heads divides it", at_least=1)
+    d_embed: int | None = setting(16, "size of an embedding; n_heads must divide it", at_least=1)
     n_layers: int = setting(1, "blocks of attention between fields and between rows", at_least=1)
     n_heads: int = setting(4, "heads of a layer", at_least=1)
-    attention: Literal["fields", "both"] = setting("both", "attention between fields only, or between rows too")
+    attention: Literal["fields", "both"] = setting("both", "attention between fields only, or also between rows")
     n_reference: int = setting(
-        128, "training rows that a predicted row attends to, and rows of a group in training", at_least=1
+        128, "training rows that a predicted row attends to; in training, rows of a group", at_least=1
     )
     d_row_head: int = setting(16, "size of a head of the attention between rows", at_least=1)
-    hidden: tuple[int, ...] = setting((100,), "widths of the network behind the attention", at_least=1)
-    dropout: float = setting(0.1, "dropout inside the layers between fields", at_least=0, below=1)
-    row_dropout: float = setting(0.1, "dropout inside the layers between rows", at_least=0, below=1)
+    hidden: tuple[int, ...] = setting((100,), "widths of the network after the attention", at_least=1)
+    dropout: float = setting(0.1, "dropout in the layers between fields", at_least=0, below=1)
+    row_dropout: float = setting(0.1, "dropout in the layers between rows", at_least=0, below=1)
 
     OPTIMIZER: ClassVar[Literal["adagrad", "adam"]] = "adam"
     LEARNING_RATE: ClassVar[float | None] = 0.002

@@ -1,12 +1,13 @@
-"""Settings: frozen dataclasses that read and write TOML and refuse what they do not know.
+"""Settings: frozen dataclasses that read and write TOML and refuse unknown keys.
 
-Every setting carries its own documentation, which `fielddep settings` prints. `None` means *decided from the
-data*; the resolved value stands in the config that is saved with the model.
+Every setting carries its own documentation, which `fielddep settings` prints. `None` means *decided from the data*
+(`fill_defaults`); the config that is saved with a model has the value.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 import typing
 from collections.abc import Iterator, Mapping
@@ -16,9 +17,9 @@ from typing import Any, Literal, TypeVar
 
 import tomli_w
 
-from fielddep.config import BASELINE_CONFIGS
+from fielddep.config import MODEL_CONFIGS, NETWORKS
 from fielddep.config.decode import RENAMED, check_range, decode
-from fielddep.config.mdl import MDLConfig, ModelConfig, setting
+from fielddep.config.mdl import LEARNING_RATES, MDLConfig, ModelConfig, setting
 from fielddep.errors import ConfigError
 from fielddep.wording import did_you_mean
 
@@ -31,16 +32,13 @@ Task = Literal["auto", "binary", "multiclass", "regression"]
 Kind = Literal["categorical", "numerical"]
 Numeric = Literal["scale", "quantile", "log2"]
 
-MODEL_CONFIGS: Mapping[str, type[ModelConfig]] = {"mdl": MDLConfig, **BASELINE_CONFIGS}
-"""Settings of every model, by the name in `model.name`."""
-
 V = TypeVar("V")
 PER_FIELD_DEFAULT = "*"
-"""Key of a per-field setting that stands for every field not named."""
+"""Key of a per-field setting for all fields that it does not name."""
 
 
 def for_field(value: V | Mapping[str, V], name: str, otherwise: V) -> V:
-    """What a per-field setting says of one field.
+    """The value of a per-field setting for one field.
 
     Example:
         >>> for_field({"*": 2, "user": 5}, "user", 1), for_field({"*": 2}, "item", 1), for_field(3, "item", 1)
@@ -60,28 +58,28 @@ class DataConfig:
     task: Task = setting("auto", "auto, binary, multiclass or regression; auto looks at the target")
     fields: tuple[str, ...] | None = setting(None, "columns to use; default: all but target, weight and split column")
     exclude: tuple[str, ...] = setting((), "columns not to use")
-    kinds: dict[str, Kind] = setting({}, "kind of a field where the inferred one is wrong")
+    kinds: dict[str, Kind] = setting({}, "kind of a field, where the inferred one is wrong")
     numeric: Numeric | dict[str, Numeric] = setting(
         "quantile",
-        "how numerical fields enter: scale (standardised value x vector), quantile (bins of equal mass) or "
+        "how numerical fields are encoded: scale (standardised value x vector), quantile (bins of equal mass) or "
         "log2 (floor(ln(x)^2), the paper's binning of counts); one word or per field",
     )
-    n_bins: int | None = setting(None, "quantile bins a numerical field; default: from the number of rows", at_least=2)
+    n_bins: int | None = setting(None, "quantile bins per numerical field; default: from the rows", at_least=2)
     min_count: int | dict[str, int] = setting(
         1, "values seen fewer times in training share the rare id; one number or per field", at_least=1
     )
     counts_from: Literal["train", "all"] = setting(
         "train",
-        "rows the vocabulary is counted on; 'all' also counts validation and test rows, as the reference code "
-        "of the paper does, and is a leak",
+        "rows that vocabularies are counted on; 'all' also counts validation and test rows, which is a leak, but what "
+        "the paper's reference code does",
     )
     handle_unknown: Literal["rare", "error"] = setting(
-        "rare", "what a value never seen in training does at predict time: take the rare id, or stop"
+        "rare", "what happens to a value never seen in training: it takes the rare id (rare) or raises an error"
     )
     crosses: Literal["auto", "none"] | tuple[tuple[str, ...], ...] = setting(
         "auto",
-        "pairs of fields whose joint values get their own embeddings, for instance [['month', 'day']]; auto finds "
-        "them on training rows",
+        "pairs of fields whose joint values get their own embeddings, such as [['month', 'day']]; auto finds them on "
+        "training rows",
     )
     cross_min_count: int = setting(
         5, "joint values of a cross seen fewer times in training share its rare id", at_least=1
@@ -89,19 +87,19 @@ class DataConfig:
     missing_values: tuple[str, ...] = setting(
         ("",), "texts that mean missing in any field; empty cells, nulls and NaN always do"
     )
-    format: str | None = setting(None, "csv, tsv, parquet, ipc, libffm or libsvm if the file's name does not show it")
-    delimiter: str | None = setting(None, "delimiter of text tables; default: found from the name and first lines")
+    format: str | None = setting(None, "csv, tsv, parquet, ipc, libffm or libsvm; default: from the file's name")
+    delimiter: str | None = setting(None, "delimiter of text tables; default: from the name and the first lines")
     encoding: str = setting("utf8", "text encoding of delimited files, as Python names it")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitConfig:
-    """How rows are shared out to training, validation and test."""
+    """How rows are divided into training, validation and test."""
 
     method: Literal["random", "stratified", "group", "time", "column"] = setting(
         "random",
-        "random; stratified (by target); group (rows of one group stay together); time (latest rows are held "
-        "out); column (a column says train, validation or test)",
+        "random; stratified (by target); group (rows of one group stay together); time (the latest rows are held out); "
+        "column (a column holds train, validation or test)",
     )
     column: str | None = setting(None, "column of the group, time or column method; it is not a field unless listed")
     validation: float = setting(0.1, "share of rows held out for early stopping", at_least=0, below=1)
@@ -118,19 +116,19 @@ class TrainConfig:
     optimizer: Literal["adagrad", "adam"] | None = setting(
         None, "adagrad or adam; both touch only the ids of the batch; default: from the model"
     )
-    lr: float | None = setting(None, "learning rate; default: from the optimiser", above=0)
-    batch_size: int | None = setting(None, "rows a step; default: from the number of rows", at_least=1)
+    lr: float | None = setting(None, "learning rate; default: from model and optimizer", above=0)
+    batch_size: int | None = setting(None, "rows per step; default: from the number of rows", at_least=1)
     lr_decay: Literal["none", "linear"] = setting(
-        "none", "linear lets the learning rate fall evenly to zero over max_epochs; none keeps it until a plateau"
+        "none", "linear: the learning rate falls evenly to zero over max_epochs; none: it stays until a plateau"
     )
-    max_epochs: int = setting(50, "passes over the training rows at most", at_least=1)
+    max_epochs: int = setting(50, "most passes over the training rows", at_least=1)
     eval_every: float | None = setting(
-        None, "evaluations an epoch, for instance 4; below 1: one evaluation every 1/eval_every epochs", above=0
+        None, "evaluations per epoch, such as 4; below 1: one evaluation every 1/eval_every epochs; default: 4", above=0
     )
     patience: int = setting(6, "evaluations without improvement before training stops", at_least=1)
-    plateau_patience: int = setting(2, "evaluations without improvement that make a plateau", at_least=1)
+    plateau_patience: int = setting(2, "evaluations without improvement that count as a plateau", at_least=1)
     plateau_factor: float = setting(
-        1.0, "factor of the learning rate at a plateau; 1 leaves it, as averaged weights need no drops", above=0
+        1.0, "factor of the learning rate at a plateau; 1 keeps it, because averaged weights need no drops", above=0
     )
     plateau_restore: bool = setting(True, "at a plateau, continue from the best weights so far")
     average_decay: float = setting(
@@ -139,40 +137,36 @@ class TrainConfig:
         at_least=0,
         below=1,
     )
-    min_delta: float = setting(0.0, "smallest fall of the validation loss that counts as improvement", at_least=0)
+    min_delta: float = setting(0.0, "smallest drop of the validation loss that counts as an improvement", at_least=0)
     embedding_l2: float | None = setting(
         None,
-        "ridge on embeddings: every row adds embedding_l2 / 2 * |e|^2 for each embedding it looks up to its loss; "
-        "default: from the number of rows",
+        "ridge on embeddings: to its loss, every row adds embedding_l2 / 2 * |e|^2 for each embedding it looks up; "
+        "default: from model and number of rows",
         at_least=0,
     )
-    first_order_l2: float | None = setting(
-        None, "the same ridge on first-order weights; default: from the rows", at_least=0
-    )
+    first_order_l2: float | None = setting(None, "the same ridge on first-order weights; default: likewise", at_least=0)
     l2_rarity: float = setting(
         0.5,
-        "how much more firmly the ridge holds rare values: it is multiplied by count^-l2_rarity, scaled to 1 on "
-        "average over the rows of each field; 0 holds every look-up alike, 1 every value alike",
+        "how much stronger the ridge is on rare values: it is multiplied by count^-l2_rarity, scaled to 1 on average "
+        "over the rows of each field; 0 treats all look-ups alike, 1 all values alike",
         at_least=0,
     )
     weight_decay: float = setting(
         0.0,
-        "decoupled decay: a step multiplies a weight by 1 - lr * weight_decay; of the embedding tables only the "
-        "ids of the batch",
+        "decoupled decay: a step multiplies a weight by 1 - lr * weight_decay; in embedding tables only for the ids of "
+        "the batch",
         at_least=0,
     )
-    clip_norm: float | None = setting(
-        None, "largest norm of the gradient of the dense weights and of the tables", above=0
-    )
+    clip_norm: float | None = setting(None, "largest joint norm of the gradients of dense weights and tables", above=0)
     unknown_rate: float = setting(
         0.25,
         "trains the rare id: a value seen c times is replaced by it with probability unknown_rate/(unknown_rate+c), "
-        "at least .001 and at most .5; 0 switches replacing off",
+        "at least .001 and at most .5; 0 turns this off",
         at_least=0,
     )
     seed: int = setting(0, "seed of weights, shuffling and dropout", at_least=0, below=2**32)
     device: str = setting("cpu", "torch device: cpu, cuda, cuda:1, ...")
-    threads: int | None = setting(None, "CPU threads of torch; default: as torch decides", at_least=1)
+    threads: int | None = setting(None, "CPU threads of torch; default: torch's choice", at_least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +182,7 @@ class Config:
     def reference(cls) -> Config:
         """The settings of the paper's public code on Avazu, where ours differ: a start for reproductions.
 
-        Minimum counts depend on the table (4 for Avazu) and stay to be set in `data.min_count`.
+        Set `data.min_count` as well; it depends on the table (4 for Avazu).
         """
         return cls().replace(
             {
@@ -216,11 +210,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """Build from nested plain values.
-
-        Raises:
-            ConfigError: for an unknown key (with the nearest name) or a value of the wrong type.
-        """
+        """Build from nested plain values; see `replace` for errors."""
         return cls().replace(dotted_settings(values))
 
     @classmethod
@@ -231,7 +221,10 @@ class Config:
     def replace(self, values: Mapping[str, Any]) -> Config:
         """A copy with dotted settings changed.
 
-        Another `model.name` starts from the defaults of that model, and the other settings of `model` are that model's.
+        Another `model.name` starts from the defaults of that model, to which the other settings of `model` then apply.
+
+        Raises:
+            ConfigError: for an unknown key (with the nearest name), a value of the wrong type or out of range.
 
         Example:
             >>> Config().replace({"model.d_embed": 20}).model.d_embed
@@ -249,8 +242,7 @@ class Config:
             hints = self._hints(section, key)
             name, _, entry = key.partition(".")
             if entry:  # data.kinds.age: one entry of a per-field setting
-                section_now = getattr(self, section)
-                old = changed.get(section, {}).get(name, getattr(section_now, name))
+                old = changed.get(section, {}).get(name, getattr(getattr(self, section), name))
                 if old is not None and not isinstance(old, Mapping):
                     old = {PER_FIELD_DEFAULT: old}
                 value = {**(old or {}), entry: value}
@@ -261,17 +253,16 @@ class Config:
         return config
 
     def _model_called(self, name: Any) -> ModelConfig:
-        if name not in MODEL_CONFIGS:
-            raise ConfigError(f"model.name: unknown model {name!r}; {did_you_mean(name, MODEL_CONFIGS, what='models')}")
+        if name not in NETWORKS:
+            raise ConfigError(f"model.name: unknown model {name!r}; {did_you_mean(name, NETWORKS, what='models')}")
         return self.model if self.model.name == name else MODEL_CONFIGS[name]()
 
     def _hints(self, section: str, key: str) -> dict[str, Any]:
         """Types of a section's settings; refuses unknown names with the nearest known one."""
-        sections = _names(type(self))
         name = key.partition(".")[0]
-        if section in sections and name in _names(type(getattr(self, section))):
+        if section in _names(Config) and name in _names(type(getattr(self, section))):
             return typing.get_type_hints(type(getattr(self, section)))
-        known = [info.path for info in settings_reference(self)]
+        known = [path for path, _, _ in _all_settings(self)]
         path = f"{section}.{name}" if name else section
         by_name = [k for k in known if k.endswith(f".{name or section}")]
         advice = f"did you mean {by_name[0]!r}?" if by_name else did_you_mean(path, known, what="settings")
@@ -281,12 +272,12 @@ class Config:
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Nested plain values; settings that are None are skipped, because TOML has no null."""
         return {
-            section.name: {
+            section: {
                 key: list(value) if isinstance(value, tuple) else value
-                for key, value in dataclasses.asdict(getattr(self, section.name)).items()
+                for key, value in settings.items()
                 if value is not None
             }
-            for section in dataclasses.fields(self)
+            for section, settings in dataclasses.asdict(self).items()
         }
 
     def to_toml(self) -> str:
@@ -295,10 +286,10 @@ class Config:
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Dotted settings as they stand in a TOML file.
+    """Dotted settings of a TOML file.
 
     Raises:
-        ConfigError: it cannot be read, or has settings outside of sections.
+        ConfigError: it cannot be read, or a setting is outside of the sections.
     """
     path = Path(path)
     try:
@@ -313,10 +304,10 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def dotted_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by section with dotted names instead.
+    """Settings by dotted name, from settings by section.
 
     Raises:
-        ConfigError: a setting stands outside of sections.
+        ConfigError: a setting is outside of the sections.
 
     Example:
         >>> dotted_settings({"model": {"d_embed": 20, "hidden": [8]}})
@@ -324,9 +315,8 @@ def dotted_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     for section, settings in values.items():
         if not isinstance(settings, Mapping):
-            raise ConfigError(
-                f"settings stand in sections ({', '.join(_names(Config))}), given: {section} = {settings!r}"
-            )
+            sections = ", ".join(_names(Config))
+            raise ConfigError(f"settings belong in a section ({sections}); given {section} = {settings!r}")
     return {f"{section}.{key}": value for section, settings in values.items() for key, value in settings.items()}
 
 
@@ -340,12 +330,17 @@ class SettingInfo:
 
 
 def settings_reference(config: Config | None = None) -> Iterator[SettingInfo]:
-    """Every setting with its default and documentation; of MDL, or of the model of `config`."""
+    """Every setting with its default and documentation, for the model of `config` (MDL if there is none)."""
     config = Config() if config is None else dataclasses.replace(Config(), model=type(config.model)())
-    for section in dataclasses.fields(config):
-        values = getattr(config, section.name)
+    return (SettingInfo(path, value, metadata["doc"]) for path, value, metadata in _all_settings(config))
+
+
+def _all_settings(config: Config) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    """Dotted name, value and metadata of every setting."""
+    for section in _names(Config):
+        values = getattr(config, section)
         for item in dataclasses.fields(values):
-            yield SettingInfo(f"{section.name}.{item.name}", getattr(values, item.name), item.metadata["doc"])
+            yield f"{section}.{item.name}", getattr(values, item.name), item.metadata
 
 
 def _names(cls: type) -> list[str]:
@@ -353,12 +348,40 @@ def _names(cls: type) -> list[str]:
 
 
 def _check_ranges(config: Config) -> None:
-    for section in dataclasses.fields(config):
-        values = getattr(config, section.name)
-        for item in dataclasses.fields(values):
-            check_range(f"{section.name}.{item.name}", getattr(values, item.name), item.metadata)
+    for path, value, metadata in _all_settings(config):
+        check_range(path, value, metadata)
     if config.split.validation + config.split.test >= 1:
         raise ConfigError(
             "split.validation and split.test must leave rows for training; given "
             f"{config.split.validation} + {config.split.test}"
         )
+
+
+def fill_defaults(config: Config, *, n_rows: int) -> Config:
+    """A config without open settings: every None is decided from the model and the number of training rows.
+
+    The rules were chosen by hand for the lowest loss on held-out rows of a dozen small public tables, of samples of the
+    benchmark tables, and of Frappe and flights. `benchmarks/accuracy` has the figures: `results.csv` (variant
+    *default*) and `defaults.csv`.
+    """
+    model, train = config.model, config.train
+    optimizer = train.optimizer or model.OPTIMIZER
+    # A model's own rate was found with its own optimizer.
+    own_rate = model.LEARNING_RATE if optimizer == model.OPTIMIZER else None
+    # Few rows need a stronger ridge: 1 from thirty thousand rows on, 2.5 for a thousand.
+    strength = round(min(2.5, max(1.0, math.pow(30_000 / max(n_rows, 1), 0.3))), 2)
+    filled: dict[str, object] = {
+        # A power of two near a hundredth of the rows, from 32 to 2048.
+        "train.batch_size": train.batch_size or 2 ** min(11, max(5, round(math.log2(max(n_rows, 1) / 100)))),
+        "train.optimizer": optimizer,
+        "train.lr": train.lr or own_rate or LEARNING_RATES[optimizer],
+        "train.eval_every": train.eval_every or 4.0,
+    }
+    if train.embedding_l2 is None:
+        filled["train.embedding_l2"] = model.EMBEDDING_L2 * strength
+    if train.first_order_l2 is None:
+        filled["train.first_order_l2"] = model.FIRST_ORDER_L2 * strength
+    if getattr(model, "d_embed", 0) is None:  # a model without embeddings has no such setting
+        # Few rows could only memorise large embeddings.
+        filled["model.d_embed"] = 8 if n_rows < 5_000 else 16 if n_rows < 100_000 else 40
+    return config.replace(filled)

@@ -1,7 +1,7 @@
-"""Settings of the tree models of a comparison; their names are those of the libraries.
+"""Settings of the tree models of a comparison, named as in their libraries.
 
-What the settings leave open is fixed in `training/trees`. Trees have their own learning rate and ignore `train.lr`;
-from the section `train` they take `seed` and `threads`.
+`training/trees.py` fixes all other parameters. From the section `train`, trees use `seed` and `threads` only; they have
+a learning rate of their own.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from fielddep.config.mdl import Between, ModelConfig, OneOf, Space, setting
 
 @dataclass(frozen=True, kw_only=True)
 class TreeConfig(ModelConfig):
-    """What both tree models have."""
+    """Settings of both tree models."""
 
-    max_trees: int = setting(2000, "trees at most (for every class, where there are several)", at_least=1)
+    max_trees: int = setting(2000, "most trees (per class, if there are more than two)", at_least=1)
     patience: int = setting(50, "trees without a lower validation loss before training stops", at_least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LightGBMConfig(TreeConfig):
-    """LightGBM; the defaults are its own."""
+    """LightGBM, with its own defaults."""
 
     name: str = setting("lightgbm", "model")
-    num_leaves: int = setting(31, "leaves of a tree at most", at_least=2)
-    learning_rate: float = setting(0.1, "share of a tree's output that is added", above=0)
-    min_child_samples: int = setting(20, "rows of a leaf at least", at_least=1)
-    min_data_per_group: int = setting(100, "rows of a group of values at least, in a split by many values", at_least=1)
-    cat_smooth: float = setting(10.0, "how far the statistics of rare values are drawn to the mean", at_least=0)
+    num_leaves: int = setting(31, "most leaves of a tree", at_least=2)
+    learning_rate: float = setting(0.1, "factor of a tree's output", above=0)
+    min_child_samples: int = setting(20, "fewest rows of a leaf", at_least=1)
+    min_data_per_group: int = setting(100, "fewest rows per value in a split by many values", at_least=1)
+    cat_smooth: float = setting(10.0, "how strongly statistics of rare values are pulled to the mean", at_least=0)
     cat_l2: float = setting(10.0, "ridge on the leaves of a split by many values", at_least=0)
-    max_cat_to_onehot: int = setting(4, "a field of at most so many values is split one value against all", at_least=1)
-    max_cat_threshold: int = setting(32, "values on the smaller side of a split at most", at_least=1)
+    max_cat_to_onehot: int = setting(4, "a field with at most this many values is split one against all", at_least=1)
+    max_cat_threshold: int = setting(32, "most values on the smaller side of a split", at_least=1)
     feature_fraction: float = setting(1.0, "share of the fields that a tree sees", above=0)
     bagging_fraction: float = setting(1.0, "share of the rows that a tree sees", above=0)
     lambda_l2: float = setting(0.0, "ridge on the leaves", at_least=0)
@@ -62,21 +62,21 @@ class LightGBMConfig(TreeConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class CatBoostConfig(TreeConfig):
-    """CatBoost; the defaults are its own."""
+    """CatBoost, with its own defaults."""
 
     name: str = setting("catboost", "model")
     learning_rate: float | None = setting(
-        None, "share of a tree's output that is added; default: CatBoost's choice from rows and trees", above=0
+        None, "factor of a tree's output; default: CatBoost's choice from rows and trees", above=0
     )
     depth: int = setting(6, "splits of a tree from root to leaf", at_least=1, below=17)
     l2_leaf_reg: float | None = setting(
-        None, "ridge on the leaves; default: 3. Where it is set, CatBoost does not choose a learning rate", at_least=0
+        None, "ridge on the leaves; default: 3. If it is set, CatBoost does not choose a learning rate", at_least=0
     )
     random_strength: float = setting(1.0, "noise in the scores of splits", at_least=0)
     bagging_temperature: float = setting(1.0, "spread of the random weights of rows", at_least=0)
-    one_hot_max_size: int = setting(2, "a field of at most so many values is split one value against all", at_least=1)
+    one_hot_max_size: int = setting(2, "a field with at most this many values is split one against all", at_least=1)
     max_ctr_complexity: int | None = setting(
-        None, "most fields whose joint values get their own statistics; default: CatBoost's choice", at_least=1
+        None, "most fields whose joint values get statistics; default: CatBoost's choice", at_least=1
     )
 
     SEARCH: ClassVar[Mapping[str, Space]] = {
@@ -92,6 +92,3 @@ class CatBoostConfig(TreeConfig):
         {"model.learning_rate": 0.1, "model.depth": 8, "model.max_ctr_complexity": 2},
         {"model.learning_rate": 0.2, "model.depth": 6, "model.max_ctr_complexity": 1},
     )
-
-
-TREE_CONFIGS: Mapping[str, type[TreeConfig]] = {"lightgbm": LightGBMConfig, "catboost": CatBoostConfig}

@@ -9,28 +9,13 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from fielddep.datasets import avazu, criteo, diabetes130, flights, frappe, kdd2012, ml_rating, ml_tag, synthetic
-from fielddep.datasets.flights import load_flights
-from fielddep.datasets.recipe import CountsFrom, Facts, Recipe, StreamRecipe, TableRecipe
-from fielddep.datasets.synthetic import SyntheticTable, generate, generate_chunks
+from fielddep.datasets.recipe import CountsFrom, Recipe, StreamRecipe, TableRecipe
 from fielddep.errors import StoreError, UserError
 from fielddep.observer import Observer
 from fielddep.wording import did_you_mean, format_bytes
 
 if TYPE_CHECKING:
     from fielddep.store.store import Store
-
-__all__ = [
-    "RECIPES",
-    "Facts",
-    "Recipe",
-    "SyntheticTable",
-    "find_recipe",
-    "generate",
-    "generate_chunks",
-    "load_flights",
-    "load_table",
-    "store_for",
-]
 
 _ALL: tuple[Recipe, ...] = (
     kdd2012.RECIPE,
@@ -49,7 +34,7 @@ RECIPES: Mapping[str, Recipe] = {recipe.facts.name: recipe for recipe in _ALL}
 
 
 def find_recipe(name: str) -> Recipe:
-    """The recipe of that name.
+    """The recipe with this name.
 
     Raises:
         UserError: there is none.
@@ -66,18 +51,18 @@ def load_table(name: str, raw: str | Path | None = None, *, seed: int = 0) -> pl
 
     Args:
         name: one of `RECIPES`.
-        raw: folder of the raw files; default: the one that FIELDDEP_DATA names.
-        seed: seed of the split, and of negatives where they are sampled.
+        raw: folder with the published files; default: $FIELDDEP_DATA.
+        seed: seed of the split and of sampled negatives.
 
     Raises:
-        UserError: an unknown name, files that are missing or malformed, or a data set too large for this.
+        UserError: the name is unknown, files are missing or malformed, or the data set is too large.
     """
     recipe = find_recipe(name)
     if not isinstance(recipe, TableRecipe):
         size = format_bytes(sum(file.n_bytes for file in recipe.versions[0]))
         raise UserError(
-            f"{name} is streamed and never held in memory ({recipe.facts.rows:,} rows, {size}); make a store "
-            f"with `fielddep data prepare {name}` and use that"
+            f"{name} is too large for memory ({recipe.facts.rows:,} rows, {size}). Make a store with "
+            f"`fielddep data prepare {name}`"
         )
     return recipe.table(raw, seed=seed)
 
@@ -92,11 +77,11 @@ def store_for(
     settings: Mapping[str, Any] | None = None,
     observer: Observer | None = None,
 ) -> Store:
-    """The store of a data set in a folder; prepared if it does not exist, resumed if it is unfinished.
+    """The store of a data set in a folder, prepared or resumed if necessary.
 
     Raises:
-        UserError: as `Recipe.prepare`.
-        StoreError: the folder holds a store of other settings.
+        UserError: as in `Recipe.prepare`.
+        StoreError: the folder holds a store with other settings.
     """
     from fielddep.store.folder import STORE
     from fielddep.store.store import Store
@@ -105,15 +90,14 @@ def store_for(
     chosen: dict[str, Any] = {"counts_from": counts_from, "seed": seed, "settings": settings}
     state = STORE.state(folder)
     if state != "finished":
-        resume = isinstance(recipe, StreamRecipe)
-        begun = state == "unfinished"
+        resumable, begun = isinstance(recipe, StreamRecipe), state == "unfinished"
         return recipe.prepare(
-            raw, folder, **chosen, force=begun and not resume, resume=begun and resume, observer=observer
+            raw, folder, **chosen, force=begun and not resumable, resume=begun and resumable, observer=observer
         )
     store, wanted = Store.open(folder), recipe.config(**chosen)
     if (store.config.data, store.config.split) != (wanted.data, wanted.split):
         raise StoreError(
-            f"expected the store of {name} with these settings in {folder}, found one of other settings; choose "
-            "another folder, or remove it"
+            f"expected {name} with the given settings in {folder}, found a store with other settings. Choose another "
+            "folder, or remove this one"
         )
     return store

@@ -29,13 +29,13 @@ def open_train(files: RawFiles) -> RowStream:
     """Rows of the training file without their id.
 
     Raises:
-        TableError: columns of the header are not those of the published file.
+        TableError: the header is not that of the published file.
     """
     file = open_delimited(files[FILE].path, delimiter=",")
     if file.names != COLUMNS:
         raise TableError(
-            f"{file.path}, line 1: expected the column names {','.join(COLUMNS)}, found {','.join(file.names)[:200]}; "
-            "is it the training file of Avazu?"
+            f"{file.path}, line 1: expected the column names {','.join(COLUMNS)}, found {','.join(file.names)[:200]}. "
+            "Is it the training file of Avazu?"
         )
     columns = {name: pl.col(name) for name in COLUMNS[1:]}
     return derive_rows(delimited_stream([file]), columns, RULES)

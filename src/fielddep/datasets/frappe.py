@@ -1,7 +1,7 @@
 """Frappe: will a user use an app in a context?
 
 From the original log of uses (`frappe.csv`), each use is a positive and gets two negatives: the same context with apps
-that the user never used. Or from the three public files of the NFM paper, made that way, joined and split again.
+that the user never used. Or from the three public files of the NFM paper, made in the same way, joined and split again.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from fielddep.datasets.raw import RawFile, RawFiles, delimited_table, read_libfm
 from fielddep.datasets.recipe import Facts, TableRecipe
 from fielddep.datasets.sampling import add_unused_negatives, random_split, with_split
 
-FIELDS = (
-    *("user", "item", "daytime", "weekday", "isweekend"),
-    *("homework", "cost", "weather", "country", "city"),
-)
+FIELDS = ("user", "item", "daytime", "weekday", "isweekend", "homework", "cost", "weather", "country", "city")
 TARGET = "used"
 LOG = "frappe.csv"
 LIBFM = ("frappe.train.libfm", "frappe.validation.libfm", "frappe.test.libfm")
@@ -47,7 +44,7 @@ RECIPE = TableRecipe(
         page="https://www.baltrunas.info/context-aware (frappe.csv) or "
         "https://github.com/hexiangnan/neural_factorization_machine/tree/master/data/frappe (.libfm)",
         terms="research only, no redistribution; acknowledge Baltrunas et al. 2015",
-        note="two negatives per positive, sampled with the seed where they come from the log",
+        note="two negatives per positive, sampled with the seed if made from frappe.csv",
     ),
     versions=(
         (RawFile(name=LOG, n_bytes=6_313_241),),

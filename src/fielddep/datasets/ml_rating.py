@@ -1,4 +1,4 @@
-"""ML-Rating: which rating, from 1 to 5, does a user give a movie? MovieLens 1M, with what is known of the user."""
+"""ML-Rating: which rating, from 1 to 5, does a user give a movie? MovieLens 1M, with facts about the user."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ RATINGS, USERS = "ratings.dat", "users.dat"
 
 def build(files: RawFiles, seed: int) -> pl.DataFrame:
     """Ratings with their users, split 8:1:1 at random."""
-    # The fourth column of the published file is the time, which is no field.
+    # The fourth column of the published file is the time, which is not a field.
     ratings = split_lines(files[RATINGS], "::", ("user", "movie", TARGET), ignored=1)
     refuse_cells(files[RATINGS], ratings, TARGET, "[1-5]", "a rating from 1 to 5")
     users = split_lines(files[USERS], "::", ("user", "gender", "age", "occupation", "zip"))
-    _refuse_twice(files, users)
+    _refuse_repeated(files, users)
     joined = ratings.join(users.drop("line"), on="user", how="left", maintain_order="left")
     unknown = joined.filter(pl.col("gender").is_null()).head(1)
     if len(unknown):
         raise TableError(
             f"{files[RATINGS]}, line {unknown['line'][0]}: expected a user of {files[USERS]}, found "
-            f"{unknown['user'][0]!r}; are both files of one download?"
+            f"{unknown['user'][0]!r}; are both files from one download?"
         )
     frame = joined.select(*FIELDS, pl.col(TARGET).cast(pl.Float64))
     return with_split(frame, random_split(frame.height, np.random.default_rng(seed)))
 
 
-def _refuse_twice(files: RawFiles, users: pl.DataFrame) -> None:
+def _refuse_repeated(files: RawFiles, users: pl.DataFrame) -> None:
     twice = users.filter(~pl.col("user").is_first_distinct()).head(1)
     if len(twice):
         raise TableError(

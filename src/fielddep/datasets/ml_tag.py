@@ -34,7 +34,7 @@ def build(files: RawFiles, seed: int) -> pl.DataFrame:
 
 
 def _tags(files: RawFiles) -> pl.DataFrame:
-    """User, movie and tag of MovieLens' own file, each tag of a movie by a user once."""
+    """User, movie and tag from MovieLens' own file, without repeats."""
     if TAGS_CSV in files:
         tags = delimited_table(files[TAGS_CSV], ",", tuple(_CSV_COLUMNS)).rename(_CSV_COLUMNS)
     else:
@@ -79,7 +79,7 @@ PART_RECIPE = TableRecipe(
         parts=(160_548, 20_068, 20_070),
         positives=66_850,
         categories=75_217,
-        note="its figures cannot be compared with those of the whole",
+        note="figures are not comparable with those of ml-tag",
     ),
     versions=((RawFile(name=PART, n_bytes=5_168_594),),),
     archives=("ml-tag-part.zip",),

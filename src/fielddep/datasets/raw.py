@@ -1,13 +1,12 @@
 """Raw files of a data set: where they are, and how they become rows.
 
-Small files are read whole, from a folder or in place from a zip archive, and a malformed line is refused by its number.
-Large ones must be unpacked: they are streamed, and `derive_rows` computes labels, drops columns and checks cells on the
-way, so that encoding them takes one pass, bounded memory, and can be resumed.
+Small files are read completely, from a folder or a zip archive, and a malformed line is refused with its number. Large
+files must be unpacked. They are streamed, and `derive_rows` computes labels, drops columns and checks cells on the way,
+so encoding them takes one pass and bounded memory, and can be resumed.
 """
 
 from __future__ import annotations
 
-import io
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,21 +15,15 @@ from pathlib import Path
 import polars as pl
 
 from fielddep.errors import TableError
-from fielddep.tables.delimited import Place
-from fielddep.tables.row_stream import Reader, Rows, RowStream
-from fielddep.tables.text import check_text, records
+from fielddep.tables.delimited import Place, Rows, open_delimited
+from fielddep.tables.row_stream import Reader, RowStream, delimited_stream
+from fielddep.tables.text import check_text, scratch_file
 from fielddep.wording import format_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class RawFile:
-    """A file as it is published.
-
-    Attributes:
-        name: its name.
-        n_bytes: about its size, unpacked.
-        other_names: other names that it has or is given.
-    """
+    """A published file: its name, its approximate size when unpacked, and other names that it may have."""
 
     name: str
     n_bytes: int
@@ -72,13 +65,7 @@ RawFiles = Mapping[str, LocatedFile]
 def find_raw_files(
     wanted: Sequence[RawFile], folder: Path, *, subfolders: Sequence[str] = (), archives: Sequence[str] = ()
 ) -> dict[str, LocatedFile]:
-    """Find the wanted files.
-
-    Args:
-        wanted: the files.
-        folder: where to look.
-        subfolders: folders below it in which to look too.
-        archives: zip archives in it whose members count too, in whatever folder of the archive they are.
+    """Find the wanted files in a folder, in its subfolders, and anywhere inside its zip archives.
 
     Raises:
         TableError: an archive is damaged.
@@ -99,7 +86,7 @@ def find_raw_files(
 
 
 def _members(archives: Sequence[Path]) -> Iterator[tuple[Path, dict[str, str]]]:
-    """Every archive that is there, with the members by the last part of their names."""
+    """Every archive that exists, with its members by file name."""
     for archive in archives:
         if not archive.is_file():
             continue
@@ -128,19 +115,19 @@ def delimited_table(file: LocatedFile, delimiter: str, columns: Sequence[str]) -
     Raises:
         TableError: a column is missing, a row is ragged, or the text is not UTF-8.
     """
-    data = file.read()
-    header = data.split(b"\n", 1)[0].decode("utf-8", errors="replace").rstrip("\r").removeprefix("\ufeff")
-    names = header.split(delimiter)
-    missing = [name for name in columns if name not in names]
+    copy = None
+    if file.member is not None:
+        copy = scratch_file(".csv")
+        copy.write_bytes(file.read())
+    opened = open_delimited(Path(str(file)), delimiter=delimiter, source=copy)
+    missing = [name for name in columns if name not in opened.names]
     if missing:
         raise TableError(
             f"{file}, line 1: expected the column names {', '.join(columns)}; {', '.join(missing)} not found in "
-            f"{_shown(header)!r}; download the file again"
+            f"{_shown(delimiter.join(opened.names))!r}. Download the file again"
         )
-    rows = list(records(Path(str(file)), io.BytesIO(data), delimiter, len(names)))[1:]
-    if not rows:
-        raise TableError(f"{file} has column names but no rows; download it again")
-    return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
+    stream = delimited_stream([opened], sources=())
+    return pl.concat(rows for rows, _ in stream.chunks(opened.names))
 
 
 def split_lines(file: LocatedFile, separator: str, names: Sequence[str], *, ignored: int = 0) -> pl.DataFrame:
@@ -150,7 +137,7 @@ def split_lines(file: LocatedFile, separator: str, names: Sequence[str], *, igno
         file: the file.
         separator: text between two cells.
         names: names of the cells.
-        ignored: how many cells more a line may have, which are dropped.
+        ignored: how many more cells a line may have; they are dropped.
 
     Raises:
         TableError: a line has fewer or more cells, the file is empty, or the text is not UTF-8.
@@ -173,12 +160,12 @@ def split_lines(file: LocatedFile, separator: str, names: Sequence[str], *, igno
 
 
 def refuse_cells(file: LocatedFile, lines: pl.DataFrame, column: str, pattern: str, expected: str) -> None:
-    """Refuse lines with a cell that does not match a pattern as a whole.
+    """Refuse lines whose cell as a whole does not match a pattern.
 
     Raises:
         TableError: names the first such line.
     """
-    bad = lines.filter(~pl.col(column).str.contains(f"^(?:{pattern})$")).head(1)
+    bad = lines.filter(_mismatch(column, pattern)).head(1)
     if len(bad):
         raise TableError(
             f"{file}, line {bad[LINE][0]}: expected {expected} as {column}, found {_shown(bad[column][0])!r}; correct "
@@ -187,7 +174,7 @@ def refuse_cells(file: LocatedFile, lines: pl.DataFrame, column: str, pattern: s
 
 
 def read_libfm(files: Sequence[LocatedFile], target: str, fields: Sequence[str]) -> pl.DataFrame:
-    """Rows of libfm files, file after file: the position of a token names its field, its index is the value.
+    """Rows of libfm files, one after another: the position of a token names its field, its index is the value.
 
     Args:
         files: lines of a label (1, -1 or 0) and one token `index:1` per field.
@@ -218,17 +205,13 @@ class CellRule:
 
     Attributes:
         columns: the columns.
-        pattern: regular expression that a cell must match as a whole.
+        pattern: regular expression that a complete cell must match.
         expected: the same in words, for messages.
     """
 
     columns: tuple[str, ...]
     pattern: str
     expected: str
-
-    def broken(self, column: str) -> pl.Expr:
-        """Whether a row breaks the rule in a column."""
-        return ~pl.col(column).str.contains(f"^(?:{self.pattern})$")
 
 
 def derive_rows(
@@ -238,7 +221,7 @@ def derive_rows(
 
     Args:
         stream: delimited text, one reader per file.
-        columns: every column of the new stream as an expression that works row by row.
+        columns: every column of the new stream, as an expression that works row by row.
         rules: what raw cells must look like, whichever columns are read.
         has_header: whether the first line of a file names the columns; for the line numbers in messages.
     """
@@ -252,10 +235,12 @@ def derive_rows(
 
 
 def _derived(reader: Reader, columns: Mapping[str, pl.Expr], check: _Check) -> Reader:
+    checked = [column for rule in check.rules for column in rule.columns]
+
     def read(wanted: Sequence[str], place: Place) -> Rows:
         exprs = [columns[column].alias(column) for column in wanted]
         roots = [root for expr in exprs for root in expr.meta.root_names()]
-        for rows, behind in reader(list(dict.fromkeys([*roots, *check.columns])), place):
+        for rows, behind in reader(list(dict.fromkeys([*roots, *checked])), place):
             check.refuse(rows, place, behind)
             yield rows.select(exprs), behind
             place = behind
@@ -265,38 +250,32 @@ def _derived(reader: Reader, columns: Mapping[str, pl.Expr], check: _Check) -> R
 
 @dataclass(frozen=True, kw_only=True)
 class _Check:
-    """The rules of one file.
-
-    Attributes:
-        name: the file.
-        rules: what its cells must look like.
-        has_header: whether its first line names the columns.
-    """
+    """The rules of one file, for errors that name the line."""
 
     name: str
     rules: Sequence[CellRule]
     has_header: bool
 
-    @property
-    def columns(self) -> list[str]:
-        return [column for rule in self.rules for column in rule.columns]
-
     def refuse(self, rows: pl.DataFrame, before: Place, behind: Place) -> None:
         """Refuse rows that break a rule."""
         pairs = [(rule, column) for rule in self.rules for column in rule.columns]
-        found = rows.select(rule.broken(column).any().alias(column) for rule, column in pairs)
+        broken = rows.select(_mismatch(column, rule.pattern).arg_true().first().alias(column) for rule, column in pairs)
         for rule, column in pairs:
-            if not found[column].item():
-                continue
-            row = int(rows.select(rule.broken(column).arg_true().first()).item())
-            raise TableError(
-                f"{self.name}, {self._line(row, len(rows), before, behind)}: expected {rule.expected} in column "
-                f"{column}, found {rows[column][row][:_LONGEST_SHOWN]!r}; correct the row, or download the file again"
-            )
+            row = broken[column].item()
+            if row is not None:
+                raise TableError(
+                    f"{self.name}, {self._line(row, len(rows), before, behind)}: expected {rule.expected} in column "
+                    f"{column}, found {_shown(rows[column][row])!r}; correct the row, or download the file again"
+                )
 
     def _line(self, row: int, n_rows: int, before: Place, behind: Place) -> str:
-        """The line of a row; a range where blank lines or line ends within cells make it uncertain."""
+        """The line of a row; a range if blank lines or line ends within cells make it uncertain."""
         n_header = int(self.has_header and before.offset == 0)
         if behind.line - before.line == n_rows + n_header:
             return f"line {before.line + n_header + row}"
         return f"lines {before.line} to {behind.line - 1}"
+
+
+def _mismatch(column: str, pattern: str) -> pl.Expr:
+    """Whether a cell as a whole does not match a regular expression."""
+    return ~pl.col(column).str.contains(f"^(?:{pattern})$")

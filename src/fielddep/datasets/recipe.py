@@ -1,7 +1,7 @@
-"""Recipes: what is known of a data set, and how its published files become a store.
+"""Recipes: facts about a data set, and how its published files become a store.
 
-A recipe states facts, which tests verify where the files are available, and prepares the files exactly as the paper
-did. `StreamRecipe` is for files of any size, `TableRecipe` for tables built in memory.
+Tests verify the facts if the files are available. Files are prepared exactly as in the paper. `StreamRecipe` is for
+files of any size, `TableRecipe` for tables built in memory.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from fielddep.tables.readers import Source
 from fielddep.tables.row_stream import RowStream
 
 if TYPE_CHECKING:
-    from fielddep.encoding.encoder import Encoder
     from fielddep.store.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known of a data set.
+    """What is known about a data set.
 
     Attributes:
         name: its name on the command line.
@@ -38,13 +37,12 @@ class Facts:
         task: binary or regression.
         target: the column to predict.
         fields: the columns a model sees.
-        rows: rows, sampled negatives among them.
+        rows: rows, including sampled negatives.
         parts: rows for training, validation and test.
-        positives: rows of class 1; of ratings, those of 4 and more, as the paper counts them.
-        categories: ids in use, missing and rare ones among them, when the values of all rows are counted
-            (`counts_from="all"`).
+        positives: rows of class 1; for ratings, those of 4 and more, as the paper counts them.
+        categories: ids in use, including missing and rare ones, with `counts_from="all"`.
         page: where to get the files.
-        terms: the terms of their use.
+        terms: their terms of use.
         note: anything else worth knowing.
     """
 
@@ -62,28 +60,22 @@ class Facts:
     note: str = ""
 
 
-def n_categories(encoder: Encoder) -> int:
-    """Ids of an encoder that some counted row has."""
-    return sum(int((field_encoder.counts > 0).sum()) for field_encoder in encoder.field_encoders)
-
-
 DATA_HOME = "FIELDDEP_DATA"
-"""Environment variable that names the folder of raw files."""
+"""Environment variable with the folder of published files."""
 
 CountsFrom = Literal["train", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(ABC):
-    """Facts of a data set and the way from its files to a store.
+    """Facts about a data set, and how its files become a store.
 
     Attributes:
-        facts: what is known of it.
-        versions: the files it is made from; the first version whose files are all found is used. Empty
-            where no files are needed.
+        facts: what is known about it.
+        versions: alternative sets of files; the first complete one is used. Empty if no files are needed.
         archives: zip archives that may hold the files.
         settings: dotted settings of the encoding, such as minimum counts.
-        advice: what to do with the files after downloading them.
+        advice: what to do with the files after the download.
     """
 
     facts: Facts
@@ -98,8 +90,8 @@ class Recipe(ABC):
         """Settings of the encoding.
 
         Args:
-            counts_from: rows whose values are counted; "all" as the paper's code does.
-            seed: seed of the split, and of negatives where they are sampled.
+            counts_from: rows whose values are counted; the paper's code counts all.
+            seed: seed of the split and of sampled negatives.
             settings: dotted settings that override those of the recipe.
         """
         facts = self.facts
@@ -129,19 +121,19 @@ class Recipe(ABC):
         """Make a store from the published files.
 
         Args:
-            raw: folder of the files; None looks into the one that FIELDDEP_DATA names.
-            out: folder of the store.
+            raw: folder with the files; default: $FIELDDEP_DATA.
+            out: folder for the store.
             counts_from: as in `config`.
             seed: as in `config`.
             settings: as in `config`.
             force: replace an existing store.
-            resume: continue an unfinished store; only a `StreamRecipe` can.
-            observer: follows the encoding.
+            resume: resume an unfinished store; only a `StreamRecipe` can.
+            observer: is told about progress.
 
         Raises:
             UserError: files are missing or malformed, or the folder must not be written to.
         """
-        # Only here, as torch comes with them.
+        # Imported here because they import torch.
         from fielddep.store.build import build_store
         from fielddep.store.folder import STORE
 
@@ -150,25 +142,30 @@ class Recipe(ABC):
         source = self._source(self.find(raw), seed)
         return build_store(source, config, out, force=force, resume=resume, observer=observer)
 
+    @property
+    def file_names(self) -> str:
+        """Every version with its files and their sizes, as text; empty if no files are needed."""
+        return ", or instead ".join(", ".join(map(str, version)) for version in self.versions)
+
     def missing_files(self, raw: str | Path | None = None) -> list[RawFile]:
-        """The files that are missing from the most complete version; empty where one is complete."""
-        missing = [[file for file in version if file.name not in found] for version, found in self._found(raw)]
-        if not all(missing):
+        """The files that are missing from the most complete version; empty if it is complete."""
+        versions = self._found(raw)
+        if not versions or any(len(found) == len(version) for version, found in versions):
             return []
-        n_found = [len(version) - len(files) for version, files in zip(self.versions, missing, strict=True)]
-        return missing[n_found.index(max(n_found))] if missing else []
+        version, found = max(versions, key=lambda version: len(version[1]))
+        return [file for file in version if file.name not in found]
 
     def find(self, raw: str | Path | None = None) -> RawFiles:
-        """The files of the first version that is complete.
+        """The files of the first complete version.
 
         Raises:
-            TableError: none is. Lists the missing files with their size, where to get them and on what terms.
+            TableError: none is. Lists the missing files, their sizes, terms and where to get them.
         """
+        if not self.versions:
+            return {}
         for version, found in self._found(raw):
             if len(found) == len(version):
                 return found
-        if not self.versions:
-            return {}
         raise self._missing_error(raw)
 
     @abstractmethod
@@ -191,20 +188,19 @@ class Recipe(ABC):
 
     def _missing_error(self, raw: str | Path | None) -> TableError:
         facts, folder = self.facts, raw_folder(raw)
-        wanted = ", or instead ".join(", ".join(map(str, version)) for version in self.versions)
         archives = f" or in {' or '.join(self.archives)} there" if self.archives else ""
         missing = ", ".join(file.name for file in self.missing_files(raw))
+        advice = f"; {self.advice}" if self.advice else ""
         where = f"in {folder}, {folder / facts.name}{archives}" if folder else "in a folder, but none is given"
         return TableError(
-            f"expected the files of {facts.name} {where}: {wanted}. Not found: {missing}. Get them from {facts.page} "
-            f"(terms: {facts.terms})" + (f"; {self.advice}" if self.advice else "") + ". Then name their folder: "
-            f"--raw DIR, or {DATA_HOME}=DIR in the environment"
+            f"expected the files of {facts.name} {where}: {self.file_names}. Not found: {missing}. Get them from "
+            f"{facts.page} (terms: {facts.terms}){advice}. Then give their folder as --raw DIR, or set {DATA_HOME}"
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamRecipe(Recipe):
-    """A data set of any size, read in chunks.
+    """A data set of any size, read chunk by chunk.
 
     Attributes:
         open: the rows of the files, with target and fields as columns.
@@ -216,7 +212,7 @@ class StreamRecipe(Recipe):
         return self.open(files)
 
     def _split_settings(self) -> dict[str, Any]:
-        """Shares that give exactly the paper's parts when the files are whole."""
+        """Shares that give exactly the paper's parts if the files are complete."""
         _, validation, test = self.facts.parts
         return {"split.validation": validation / self.facts.rows, "split.test": test / self.facts.rows}
 
@@ -247,6 +243,6 @@ class TableRecipe(Recipe):
 
 
 def raw_folder(raw: str | Path | None) -> Path | None:
-    """The given folder, else the one that FIELDDEP_DATA names; None where there is neither."""
+    """The given folder, or else $FIELDDEP_DATA; None if there is neither."""
     given = raw or os.environ.get(DATA_HOME)
     return Path(given).expanduser() if given else None

@@ -1,4 +1,4 @@
-"""Sampling of parts and negatives, as in the paper's data sets. The random generator decides all of it."""
+"""Sampling of parts and negatives, as in the paper's data sets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fielddep.errors import TableError
 N_NEGATIVES = 2
 """Negatives per positive."""
 SPLIT = "split"
-"""Column that says the part of every row."""
+"""Column with the part of every row."""
 
 Names = npt.NDArray[np.str_]
 Numbers = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ def random_split(n_rows: int, rng: np.random.Generator) -> Names:
 
 
 def group_split(groups: npt.NDArray[np.object_], rng: np.random.Generator) -> Names:
-    """The part of every row, groups split 8:1:1 at random; all rows of a group go to one part."""
+    """The part of every row; groups are split 8:1:1 at random, and each stays in one part."""
     names, group_of_row = np.unique(groups, return_inverse=True)
     return random_split(len(names), rng)[group_of_row]
 
@@ -54,8 +54,7 @@ def add_unused_negatives(
 ) -> pl.DataFrame:
     """Every row (target 1), followed by two copies (target 0) with items that its user never used.
 
-    The two items of a row differ and are drawn uniformly from all items of the log that the user never used; the
-    other columns stay those of the positive.
+    The two items differ and are drawn uniformly from all items of the log. Other columns are copied.
 
     Raises:
         TableError: a user leaves fewer than two items unused.
@@ -67,8 +66,8 @@ def add_unused_negatives(
     n_unused = len(items) - used.sum(axis=1)
     if n_unused.min() < N_NEGATIVES:
         raise TableError(
-            f"every {user} must leave {N_NEGATIVES} values of {item} unused, from which negatives are drawn; one "
-            f"leaves {n_unused.min()}; is the log complete?"
+            f"expected every {user} to leave at least {N_NEGATIVES} values of {item} unused, as negatives; one leaves "
+            f"{n_unused.min()}. Is the log complete?"
         )
     unused_first = np.argsort(used, axis=1, kind="stable")
     first = rng.integers(n_unused[user_of_row])
@@ -83,8 +82,8 @@ def add_unassigned_negatives(
 ) -> pl.DataFrame:
     """Every row (target 1), followed by two copies (target 0) with values that its key never has.
 
-    Like `add_unused_negatives`, for so many keys that a table of keys and values would not fit in memory: a draw that
-    is a positive, or the same for both negatives of a row, is repeated.
+    Like `add_unused_negatives`, for so many keys that a table of keys and values would not fit in memory: draws are
+    repeated until they are neither positives nor equal.
 
     Raises:
         TableError: a key leaves fewer than two values.
@@ -96,8 +95,8 @@ def add_unassigned_negatives(
     fewest = n_values - int(np.bincount(positives // n_values).max())
     if fewest < N_NEGATIVES:
         raise TableError(
-            f"every {' and '.join(key)} must leave {N_NEGATIVES} values of {value}, from which negatives are drawn; "
-            f"one leaves {fewest}; is the file complete?"
+            f"expected every {' and '.join(key)} to leave at least {N_NEGATIVES} values of {value} unused, as "
+            f"negatives; one leaves {fewest}. Is the file complete?"
         )
     first = _draw_others(key_of_row, n_values, positives, np.full(len(key_of_row), -1), rng)
     second = _draw_others(key_of_row, n_values, positives, first, rng)
@@ -105,7 +104,7 @@ def add_unassigned_negatives(
 
 
 def _draw_others(keys: Numbers, n_values: int, positives: Numbers, taken: Numbers, rng: np.random.Generator) -> Numbers:
-    """A value for every key that is neither a positive of it nor the one taken."""
+    """A random value for every key, neither one of its positives nor the one taken."""
     drawn = rng.integers(n_values, size=len(keys))
     waiting = np.arange(len(keys))
     while len(waiting):
@@ -117,7 +116,7 @@ def _draw_others(keys: Numbers, n_values: int, positives: Numbers, taken: Number
 
 
 def _with_negatives(log: pl.DataFrame, column: str, values: npt.NDArray[np.object_], target: str) -> pl.DataFrame:
-    """Copies of the rows with other values of a column, the first copy of each being the positive."""
+    """Copies of the rows with new values of a column; the first copy of each is the positive."""
     is_positive = np.tile(np.array([1] + [0] * N_NEGATIVES, dtype=np.int8), log.height)
     copies = log[np.repeat(np.arange(log.height), 1 + N_NEGATIVES)]
     return copies.with_columns(pl.Series(column, values, dtype=pl.String), pl.Series(target, is_positive))

@@ -1,17 +1,15 @@
-"""Synthetic categorical tables with planted dependencies: what a model should find is known.
+"""Synthetic categorical tables with planted dependencies, so that it is known what a model should find.
 
 Values of a field follow Zipf's law. A planted pair (source, dependent) makes the dependent field a function of the
-source, broken by chance in a share of the rows. The target depends on products of latent factors of neighbouring
-fields, and on whether each planted dependency holds in the row (as when a city that does not fit its postcode makes an
-order suspicious): no single field determines the target.
+source, broken at random in a share of the rows. The target depends on products of latent factors of neighbouring
+fields, and on whether each planted dependency holds in the row, just as a city that does not match its postcode makes
+an order suspicious. No single field determines the target.
 
-Rows are drawn in chunks, each with its own random stream. So a table of any size can be written with little memory, and
-the first rows do not depend on how many follow.
+Rows are drawn in chunks, each with its own random stream, so the first rows do not depend on how many follow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,11 +23,9 @@ from fielddep.errors import ConfigError
 
 TARGET = "target"
 CHUNK_ROWS = 65_536
-"""Rows of a chunk of `generate_chunks`; the last may be shorter."""
-DEFAULT_DEPENDENCIES = (("field_0", "field_1"),)
+"""Rows that share a random stream."""
 
 _N_FACTORS = 3
-_INTERACTION_SCALE = 1.0
 _CONSISTENCY_SCALE = 4.0
 
 
@@ -38,29 +34,27 @@ class SyntheticTable:
     """A generated table and the truth about it.
 
     Attributes:
-        frame: text columns `field_0`, `field_1`, ... and the target.
+        frame: text columns `field_0`, `field_1`, ... and the target, Int8 0/1 (binary) or Float64 (regression).
         planted: pairs (source, dependent): the dependent is a noisy function of the source.
-        target: name of the target column: Int8 0/1 (binary) or Float64 (regression).
-        task: "binary" or "regression".
+        target: name of the target column.
         fields: names of the fields.
     """
 
     frame: pl.DataFrame
     planted: tuple[tuple[str, str], ...]
     target: str
-    task: str
     fields: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _World:
-    """All that stays the same from chunk to chunk.
+    """What all chunks share.
 
     Attributes:
         shares: cumulative Zipf shares of the values, the same for every field.
         sources: source of every field, -1 for an independent one.
-        order: fields such that a source stands before its dependents.
-        maps: for each dependent field, the value it takes for each value of its source.
+        order: fields such that a source comes before its dependents.
+        maps: for each dependent field, its value for each value of its source.
         factors: latent factors of shape (fields, values, factors).
     """
 
@@ -78,56 +72,31 @@ def generate(
     n_fields: int = 6,
     n_values: int = 50,
     seed: int = 0,
-    dependencies: tuple[tuple[str, str], ...] = DEFAULT_DEPENDENCIES,
+    dependencies: tuple[tuple[str, str], ...] = (("field_0", "field_1"),),
     *,
     noise: float = 0.2,
     skew: float = 0.5,
     task: Literal["binary", "regression"] = "binary",
 ) -> SyntheticTable:
-    """Generate a table in memory.
+    """Generate a table.
 
     Args:
         n_rows: rows of the table.
         n_fields: fields, named `field_0`, `field_1`, ...
-        n_values: values a field can take.
+        n_values: values that a field can take.
         seed: the same seed gives the same table.
-        dependencies: planted pairs (source, dependent); a field depends on one source at most, chains are fine.
+        dependencies: planted pairs (source, dependent); a field has at most one source, chains are fine.
         noise: share of the rows in which a dependent field is drawn like an independent one.
         skew: exponent of Zipf's law; 0 makes all values equally frequent.
         task: "binary" or "regression".
 
     Raises:
-        ConfigError: for numbers out of range and for dependencies that cannot be planted.
+        ConfigError: a number is out of range, or a dependency cannot be planted.
 
     Example:
         >>> table = generate(100, n_fields=3, n_values=10)
         >>> table.frame.shape, table.planted
         ((100, 4), (('field_0', 'field_1'),))
-    """
-    chunks = generate_chunks(n_rows, n_fields, n_values, seed, dependencies, noise=noise, skew=skew, task=task)
-    return SyntheticTable(
-        frame=pl.concat(chunks),
-        planted=tuple((source, dependent) for source, dependent in dependencies),
-        target=TARGET,
-        task=task,
-        fields=field_names(n_fields),
-    )
-
-
-def generate_chunks(
-    n_rows: int,
-    n_fields: int = 6,
-    n_values: int = 50,
-    seed: int = 0,
-    dependencies: tuple[tuple[str, str], ...] = DEFAULT_DEPENDENCIES,
-    *,
-    noise: float = 0.2,
-    skew: float = 0.5,
-    task: Literal["binary", "regression"] = "binary",
-) -> Iterator[pl.DataFrame]:
-    """The rows of `generate` as frames of `CHUNK_ROWS` rows, one after another, in bounded memory.
-
-    Settings are checked here, before the first frame is asked for.
     """
     _check(n_rows, n_fields, n_values, seed, noise, skew, task)
     rng = np.random.default_rng(np.random.SeedSequence(seed))
@@ -142,7 +111,10 @@ def generate_chunks(
         task=task,
     )
     starts = range(0, n_rows, CHUNK_ROWS)
-    return (_chunk(world, seed, number, min(CHUNK_ROWS, n_rows - s)) for number, s in enumerate(starts))
+    chunks = [_chunk(world, seed, number, min(CHUNK_ROWS, n_rows - s)) for number, s in enumerate(starts)]
+    return SyntheticTable(
+        frame=pl.concat(chunks), planted=tuple(dependencies), target=TARGET, fields=field_names(n_fields)
+    )
 
 
 def field_names(n_fields: int) -> tuple[str, ...]:
@@ -153,7 +125,7 @@ def field_names(n_fields: int) -> tuple[str, ...]:
 def _chunk(world: _World, seed: int, number: int, n_rows: int) -> pl.DataFrame:
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
     n_fields = len(world.sources)
-    # One line of numbers a row: a shorter chunk is a prefix of a longer one.
+    # One line of numbers per row, so that a shorter chunk is a prefix of a longer one.
     uniform = rng.random((n_rows, 2 * n_fields + 1))
     ids = np.searchsorted(world.shares, uniform[:, :n_fields], side="right")
     score = np.zeros(n_rows)
@@ -172,13 +144,12 @@ def _chunk(world: _World, seed: int, number: int, n_rows: int) -> pl.DataFrame:
 
 
 def _interactions(world: _World, ids: np.ndarray) -> np.ndarray:
-    """Sum over neighbouring fields of the product of the latent factors of their values, scaled."""
+    """Scaled sum of the products of latent factors of neighbouring fields."""
     n_fields = ids.shape[1]
     total = np.zeros(len(ids))
-    for a, b in zip(range(n_fields - 1), range(1, n_fields), strict=True):
-        total += np.einsum("ij,ij->i", world.factors[a, ids[:, a]], world.factors[b, ids[:, b]])
-    scale = _INTERACTION_SCALE / np.sqrt(_N_FACTORS * (n_fields - 1))
-    return np.asarray(total * scale)
+    for f in range(n_fields - 1):
+        total += np.einsum("ij,ij->i", world.factors[f, ids[:, f]], world.factors[f + 1, ids[:, f + 1]])
+    return np.asarray(total * (1 / np.sqrt(_N_FACTORS * (n_fields - 1))))
 
 
 def _target(score: np.ndarray, uniform: np.ndarray, task: str) -> np.ndarray:
@@ -190,7 +161,7 @@ def _target(score: np.ndarray, uniform: np.ndarray, task: str) -> np.ndarray:
 def _zipf(n_values: int, skew: float) -> np.ndarray:
     weights = np.arange(1, n_values + 1, dtype=np.float64) ** -skew
     shares: np.ndarray = np.cumsum(weights) / weights.sum()
-    # Rounding may leave the sum below 1, and then a uniform number could fall past the last value.
+    # Rounding may leave the sum below 1, and a uniform number could then fall past the last value.
     shares[-1] = 1.0
     return shares
 
@@ -202,7 +173,7 @@ def _sources(names: tuple[str, ...], dependencies: tuple[tuple[str, str], ...]) 
             if name not in names:
                 raise ConfigError(f"expected a field from {names[0]} to {names[-1]}, given {name!r}")
         if sources[names.index(dependent)] >= 0:
-            raise ConfigError(f"a field can depend on one source only, given two for {dependent!r}; remove one")
+            raise ConfigError(f"a field can depend on only one source, given two for {dependent!r}; remove one")
         sources[names.index(dependent)] = names.index(source)
     return tuple(sources)
 

@@ -1,7 +1,7 @@
 """Coded table: every cell as the number of its value, and each different value once.
 
-Splitting, counting and encoding work on codes, so what is known of a value (its id, its bin, its part) is computed once
-for each different value and looked up for each row. Codes lie in memory, or on disk for a table larger than that.
+Splitting, counting and encoding work on codes: the id, bin or part of a value is computed once per different value and
+looked up for each row. Codes are in memory or, for a larger table, on disk.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ CODE_TYPES = ("|u1", "<u2", "<u4")
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How many rows and values are treated at a time; a table encoded with other sizes may end in another store.
+    """Limits on rows and values; a table encoded with other sizes may give another store.
 
     Attributes:
-        chunk_rows: rows of a coded table worked on at a time. Columns are judged at multiples of it only, so that the
-            outcome does not depend on the reader.
+        chunk_rows: rows per chunk of a coded table. The mode of a column changes only at multiples of it, so the result
+            does not depend on the reader.
         judged_rows: rows after which a column with another value in every row is skipped.
-        max_distinct: different numbers of a measure that are kept one by one.
+        max_distinct: different numbers above which a measure is stored as numbers.
         many_distinct: different values of a column at which, and at every doubling, the user is warned.
-        sample_rows: rows that quantiles of a measure with more different numbers are taken from.
+        sample_rows: rows that give the quantiles of a measure stored as numbers.
         part_rows: rows per entry of a store's table of parts.
-        shard_rows: rows of a shard; a multiple of `part_rows`.
-        checkpoint_rows: rows between two checkpoints of the reading.
+        shard_rows: rows per shard; a multiple of `part_rows`.
+        checkpoint_rows: rows between two checkpoints while reading.
     """
 
     chunk_rows: int = 1 << 18
@@ -61,10 +61,10 @@ class Cells(Protocol):
         """Rows so far."""
 
     def append(self, columns: Sequence[Array | None]) -> None:
-        """Add the next rows; None for a column that is no longer kept."""
+        """Add the next rows; None for a column that is skipped."""
 
     def read(self, column: int, start: int, stop: int) -> Iterator[Array]:
-        """Cells of a column from row `start` to `stop`, in as many arrays as they were appended in."""
+        """Cells of a column from row `start` to `stop`, one array per `append`."""
 
 
 class MemoryCells:
@@ -80,7 +80,7 @@ class MemoryCells:
         return self._row_ends[-1]
 
     def append(self, columns: Sequence[Array | None]) -> None:
-        """Add the next rows; None for a column that is no longer kept."""
+        """Add the next rows; None for a column that is skipped."""
         self._chunks.append([None if cells is None else smallest(cells) for cells in columns])
         self._row_ends.append(self.n_rows + next(len(cells) for cells in columns if cells is not None))
 
@@ -93,7 +93,7 @@ class MemoryCells:
 
 
 def places(row_ends: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Where rows lie in chunks that end at given rows, the first being 0: chunk, first and last row within it.
+    """Chunk, and first and last row within it, for rows in chunks that end at `row_ends[1:]`; `row_ends[0]` is 0.
 
     Example:
         >>> list(places([0, 4, 8, 9], 3, 9))
@@ -121,10 +121,10 @@ class CodedColumn:
 
     Attributes:
         name: the column.
-        place: its number in the cells.
+        place: its index in the cells.
         mode: codes, numbers or skipped.
-        values: different values by code, null first; in mode "numbers" those seen before it became numbers.
-        numbers: of mode "numbers": the number of every code; NaN for missing.
+        values: different values by code, null first; in mode "numbers", those before the mode changed.
+        numbers: in mode "numbers", the number of every code; NaN for missing.
         reason: why it is skipped.
         missing_values: texts that mean missing.
     """
@@ -152,17 +152,17 @@ class CodedTable:
         return self.cells.n_rows
 
     def chunks(self, first_row: int = 0) -> Iterator[tuple[int, int]]:
-        """First and last row of each chunk, from a chunk's first row on."""
+        """Start and stop of each chunk; `first_row` must be the start of a chunk."""
         for start in range(first_row, self.n_rows, self.sizes.chunk_rows):
             yield start, min(start + self.sizes.chunk_rows, self.n_rows)
 
     def codes(self, name: str, start: int, stop: int) -> Array:
-        """Codes of rows of a column of mode "codes"."""
+        """Cells of a column of mode "codes"."""
         found = list(self.cells.read(self.columns[name].place, start, stop))
         return found[0] if len(found) == 1 else np.concatenate([np.empty(0, dtype=np.uint8), *found])
 
     def numbers(self, name: str, start: int, stop: int) -> pl.Series:
-        """Numbers of rows of a column of mode "numbers"; null for missing."""
+        """Cells of a column of mode "numbers"; null for missing."""
         column = self.columns[name]
         found = [
             cells if cells.dtype.kind == "f" else column.numbers[cells]
@@ -171,7 +171,7 @@ class CodedTable:
         return pl.Series(name, np.concatenate([np.empty(0), *found])).fill_nan(None)
 
     def keys(self, name: str, start: int, stop: int) -> Array:
-        """Codes of rows of a column, or its numbers where it is kept as numbers; NaN for missing."""
+        """Cells of a column of either mode; a missing number is NaN."""
         if self.columns[name].mode == "numbers":
             return self.numbers(name, start, stop).to_numpy()
         return self.codes(name, start, stop)
@@ -183,8 +183,13 @@ class CodedTable:
             counts += np.bincount(self.codes(name, start, stop), minlength=len(counts))
         return counts
 
+    def missing_rows(self, name: str) -> npt.NDArray[np.int64]:
+        """Numbers of the rows whose cell is missing, for a column of mode "numbers"."""
+        chunks = [np.flatnonzero(np.isnan(self.keys(name, *chunk))) + chunk[0] for chunk in self.chunks()]
+        return np.concatenate([np.empty(0, dtype=np.int64), *chunks])
+
     def first_row(self, name: str, is_wanted: npt.NDArray[np.bool_]) -> int:
-        """First row whose code is wanted, given for every code whether it is."""
+        """First row whose code is wanted; `is_wanted` has one entry per code."""
         for start, stop in self.chunks():
             found = is_wanted[self.codes(name, start, stop)]
             if found.any():
@@ -192,11 +197,7 @@ class CodedTable:
         raise LookupError(f"no row of {name!r} has such a value")
 
     def check_numbers(self, name: str) -> None:
-        """Refuse a column that holds anything but finite numbers.
-
-        Raises:
-            SchemaError: names the first row of the first such value.
-        """
+        """Raise a SchemaError, with the row, if a column holds anything but finite numbers and missing values."""
         column = self.columns[name]
         if column.mode == "numbers":
             return  # checked row by row when it was read

@@ -1,17 +1,12 @@
 """Crosses: the joint values of two fields as one more categorical field, such as month x day.
 
-A network of pairwise products finds it hard to treat every single date on its own; a field of dates makes it easy.
-A cross lives behind the fields of the user: it has embeddings and takes part in the interactions, but it is no field
-of the dependencies, which stay those of the user's table.
+A network of pairwise products can hardly learn a separate effect for every date; a field of dates can. A cross comes
+after the fields of the table: it has embeddings and takes part in the interactions, but not in the dependencies.
 
-Shape legend: R rows, F fields.
-
-Which pairs of fields are worth a cross, found on training rows alone.
-
-For every pair: how much do the means of its cells, taken from one half of the rows, lower the squared error on the
-other half, beyond what both fields say on their own? That gain is honest (no row helps to predict itself), so noise
-has a gain below zero and nothing needs a significance level. The best pair is taken, its effect is subtracted, and the
-search goes on until no pair gains enough.
+The search for crosses uses training rows only. For every pair of fields it asks how much the means of the cells in one
+half of the rows lower the squared error on the other half, beyond the effects of the two fields alone. No row helps to
+predict itself, so the gain of noise is below zero and no significance level is needed. The search takes the best pair,
+subtracts its effect and repeats until no pair gains enough.
 
 Shape legend: R rows, F fields, K outputs (classes, or one).
 """
@@ -28,11 +23,17 @@ import numpy.typing as npt
 import polars as pl
 
 from fielddep.encoding.vocabulary import FIRST_ID, FRAME_SCHEMA, RARE_ID
+from fielddep.errors import SchemaError
+from fielddep.wording import did_you_mean
 
 Ids = npt.NDArray[np.int32]
+Codes = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 MAX_TABLE = 1 << 22
-"""Codes of pairs below this are looked up in a table, which is many times faster than by searching."""
+"""Codes below this are looked up in a table, which is many times faster than a binary search."""
+CROSS_PREFIX = "\x00cross "
+"""Start of a cross's name in the vocabulary file; no column has such a name."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,42 +51,23 @@ class Cross:
     left: int
     right: int
     n_right: int
-    codes: npt.NDArray[np.int64]
-    counts: npt.NDArray[np.int64]
+    codes: Codes
+    counts: Codes
 
     @classmethod
     def from_counts(
-        cls,
-        codes: npt.NDArray[np.int64],
-        counts: npt.NDArray[np.int64],
-        n_ids: Sequence[int],
-        pair: tuple[int, int],
-        min_count: int,
+        cls, codes: Codes, counts: Codes, n_ids: Sequence[int], pair: tuple[int, int], min_count: int
     ) -> Cross:
-        """Keep the pairs that at least `min_count` training rows hold, by falling count.
-
-        Args:
-            codes: different codes of pairs.
-            counts: training rows of each.
-            n_ids: local ids of every field.
-            pair: positions of the two fields.
-            min_count: rows that a kept pair must have.
-        """
+        """Keep the pairs that occur in at least `min_count` training rows, by falling count; `codes` are distinct."""
         left, right = pair
         order = np.lexsort((codes, -counts))
-        codes, counts = codes[order], counts[order].astype(np.int64)
+        codes, counts = codes[order].astype(np.int64), counts[order].astype(np.int64)
         kept = counts >= min_count
-        reserved = np.array([0, counts[~kept].sum()], dtype=np.int64)
-        return cls(
-            left=left,
-            right=right,
-            n_right=n_ids[right],
-            codes=codes[kept].astype(np.int64),
-            counts=np.concatenate([reserved, counts[kept]]),
-        )
+        all_counts = np.concatenate([[0, counts[~kept].sum()], counts[kept]])
+        return cls(left=left, right=right, n_right=n_ids[right], codes=codes[kept], counts=all_counts)
 
     def encode(self, ids_RF: Ids) -> Ids:
-        """Local ids of the pairs of rows; the rare id for a pair that was not kept."""
+        """Local id of each row's pair; the rare id for a pair that was not kept."""
         if not len(self.codes):
             return np.full(len(ids_RF), RARE_ID, dtype=np.int32)
         codes_R = pair_codes(ids_RF, (self.left, self.right), self.n_right)
@@ -97,12 +79,12 @@ class Cross:
         return np.where(self.codes[found] == codes_R, found + FIRST_ID, RARE_ID).astype(np.int32)
 
     @cached_property
-    def _order(self) -> npt.NDArray[np.int64]:
+    def _order(self) -> Codes:
         return np.argsort(self.codes)
 
     @cached_property
     def _ids_of_codes(self) -> Ids:
-        """Id of every code and, in the last place, of any larger one; empty where codes are too large for a table."""
+        """Id of every code and, at the end, of any larger one; empty if the codes are too large for a table."""
         largest = int(self.codes.max())
         if largest >= MAX_TABLE:
             return np.empty(0, dtype=np.int32)
@@ -111,7 +93,7 @@ class Cross:
         return ids
 
     def to_frame(self) -> pl.DataFrame:
-        """Columns value (the pair's code), id, count, as a vocabulary has them."""
+        """Columns value (the pair's code), id and count, like those of a vocabulary."""
         values = [None, None, *map(str, self.codes.tolist())]
         return pl.DataFrame({"value": values, "id": range(len(values)), "count": self.counts}, schema=FRAME_SCHEMA)
 
@@ -138,13 +120,29 @@ def cross_name(left: str, right: str) -> str:
     return f"{left} x {right}"
 
 
-def pair_codes(ids_RF: Ids, pair: tuple[int, int], n_right: int) -> npt.NDArray[np.int64]:
-    """One number a row for the ids of two fields."""
+def cross_positions(pair: Sequence[str], names: Sequence[str]) -> tuple[int, int]:
+    """Positions of the two fields of a cross named in the settings.
+
+    Raises:
+        SchemaError: unless `pair` names two different fields.
+    """
+    if len(pair) != 2 or pair[0] == pair[1]:
+        raise SchemaError(f"a cross joins two different fields; data.crosses holds {list(pair)}")
+    for name in pair:
+        if name not in names:
+            advice = did_you_mean(name, names, what="fields")
+            raise SchemaError(f"data.crosses names {name!r}, which is not a field; {advice}")
+    left, right = sorted(map(names.index, pair))
+    return left, right
+
+
+def pair_codes(ids_RF: Ids, pair: tuple[int, int], n_right: int) -> Codes:
+    """One number per row for the ids of two fields."""
     return ids_RF[:, pair[0]].astype(np.int64) * n_right + ids_RF[:, pair[1]]
 
 
 class PairCounts:
-    """Counts codes of pairs over portions of rows.
+    """Counts the pairs of two fields, chunk by chunk.
 
     Args:
         n_ids: local ids of every field.
@@ -155,9 +153,9 @@ class PairCounts:
         self.n_ids, self.pair = n_ids, pair
         n_cells = n_ids[pair[0]] * n_ids[pair[1]]
         self._dense = np.zeros(n_cells, dtype=np.int64) if n_cells <= MAX_TABLE else None
-        self._codes = np.empty(0, dtype=np.int64)
-        self._counts = np.empty(0, dtype=np.int64)
-        self._waiting: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+        self._sparse = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        """Ascending codes and the rows of each."""
+        self._waiting: list[tuple[Codes, Codes]] = []
 
     def add(self, ids_RF: Ids) -> None:
         """Count the pairs of more rows."""
@@ -166,43 +164,53 @@ class PairCounts:
             self._dense += np.bincount(codes_R, minlength=len(self._dense))
             return
         self._waiting.append(np.unique(codes_R, return_counts=True))
-        # Merging as much as is known already keeps the work of all merges in proportion to the rows.
-        if sum(len(codes) for codes, _ in self._waiting) > max(len(self._codes), MAX_TABLE):
-            self._merge()
+        # Waiting for as many codes as are known already keeps the total work in proportion to the rows.
+        if sum(len(codes) for codes, _ in self._waiting) > max(len(self._sparse[0]), MAX_TABLE):
+            self._add_up()
+
+    def merge(self, other: PairCounts) -> PairCounts:
+        """The counts of both sets of rows together."""
+        merged = PairCounts(self.n_ids, self.pair)
+        if self._dense is not None and other._dense is not None:
+            merged._dense = self._dense + other._dense
+        merged._waiting = [self._sparse, *self._waiting, other._sparse, *other._waiting]
+        merged._add_up()
+        return merged
 
     def cross(self, min_count: int) -> Cross:
         """The cross of all rows counted."""
-        self._merge()
-        codes, counts = self._codes, self._counts
+        self._add_up()
+        codes, counts = self._sparse
         if self._dense is not None:
             codes = np.flatnonzero(self._dense)
             counts = self._dense[codes]
         return Cross.from_counts(codes, counts, self.n_ids, self.pair, min_count)
 
-    def _merge(self) -> None:
-        codes = np.concatenate([self._codes, *(codes for codes, _ in self._waiting)])
-        counts = np.concatenate([self._counts, *(counts for _, counts in self._waiting)])
-        self._codes, place = np.unique(codes, return_inverse=True)
-        self._counts = np.zeros(len(self._codes), dtype=np.int64)
-        np.add.at(self._counts, place, counts)
-        self._waiting = []
+    def _add_up(self) -> None:
+        codes, counts = map(np.concatenate, zip(self._sparse, *self._waiting, strict=True))
+        distinct, place = np.unique(codes, return_inverse=True)
+        sums = np.zeros(len(distinct), dtype=np.int64)
+        np.add.at(sums, place, counts)
+        self._sparse, self._waiting = (distinct, sums), []
 
 
-Floats = npt.NDArray[np.float64]
-TakeRows = Callable[[npt.NDArray[np.int64] | slice], tuple[Ids, Floats]]
+# --- the search -----------------------------------------------------------------------------------------------
+
+
+TakeRows = Callable[[Codes | slice], tuple[Ids, Floats]]
 
 MIN_SEARCH_ROWS, MAX_SEARCH_ROWS = 20_000, 300_000
 MAX_CELL_VISITS = 3e8
-"""Rows times pairs of a search; with hundreds of fields fewer rows are looked at."""
-CELLS_A_ROW = 2.0
-"""A pair with more possible cells than this many a row is not looked at: most cells would be empty."""
+"""Rows times pairs of a search; with hundreds of fields it uses fewer rows."""
+CELLS_PER_ROW = 2.0
+"""A pair with more possible cells per row is skipped, because most of its cells would be empty."""
 SHRINKAGE = 20.0
-"""Rows that a cell's mean is shrunk by."""
+"""Rows of mean 0 that are added to every cell."""
 MIN_GAIN = 0.002
-"""Smallest share of the target's variance that a cross must explain on rows it has not seen."""
+"""Smallest share of the target's variance that a cross must explain on held-out rows."""
 MAX_CROSSES = 6
 N_CANDIDATES = 40
-"""Pairs that stay in the race after the first round."""
+"""Pairs that are kept after the first round."""
 MAX_CLASSES = 5
 
 
@@ -212,18 +220,19 @@ def find_crosses(n_rows: int, n_ids: Sequence[int], take: TakeRows, *, seed: int
     Args:
         n_rows: number of training rows.
         n_ids: local ids of every field.
-        take: gives local ids and targets of ascending row numbers, or of all rows by `slice(None)`. A target is a
-            regression target, 0/1, or a class index; more than two classes are looked at one by one.
-        seed: of the sample and of the halves.
+        take: returns local ids and targets of ascending row numbers, or of all rows for `slice(None)`. A target is a
+            number, 0/1 or a class index; of more than two classes, each counts as a target of its own.
+        seed: seed of the sample and of the halves.
     """
     rng = np.random.default_rng(seed)
     n_pairs = len(n_ids) * (len(n_ids) - 1) // 2
     n_sample = int(np.clip(MAX_CELL_VISITS / max(n_pairs, 1), MIN_SEARCH_ROWS, MAX_SEARCH_ROWS))
-    sampled = n_rows > n_sample
-    ids_RF, target_R = take(np.sort(rng.choice(n_rows, n_sample, replace=False)) if sampled else slice(None))
+    rows = np.sort(rng.choice(n_rows, n_sample, replace=False)) if n_rows > n_sample else slice(None)
+    ids_RF, target_R = take(rows)
     outputs_RK = _outputs(target_R)
     variance = float(outputs_RK.var(axis=0).sum())
-    pairs = [p for p in itertools.combinations(range(len(n_ids)), 2) if _fits(p, n_ids, len(ids_RF))]
+    max_cells = CELLS_PER_ROW * len(ids_RF)
+    pairs = [(a, b) for a, b in itertools.combinations(range(len(n_ids)), 2) if n_ids[a] * n_ids[b] <= max_cells]
     if not pairs or variance == 0:
         return []
     residual_RK = _without_main_effects(ids_RF, n_ids, outputs_RK)
@@ -241,12 +250,8 @@ def find_crosses(n_rows: int, n_ids: Sequence[int], take: TakeRows, *, seed: int
     return found
 
 
-def _fits(pair: tuple[int, int], n_ids: Sequence[int], n_rows: int) -> bool:
-    return n_ids[pair[0]] * n_ids[pair[1]] <= CELLS_A_ROW * n_rows
-
-
 def _outputs(target_R: Floats) -> Floats:
-    """The target as columns: itself, or an indicator for each of the commonest classes."""
+    """The target as columns: itself, or one indicator for each of the most frequent classes."""
     classes, counts = np.unique(target_R, return_counts=True)
     whole = bool((classes == np.round(classes)).all())
     if whole and 2 < len(classes) <= 1000 and classes.min() >= 0:
@@ -256,7 +261,7 @@ def _outputs(target_R: Floats) -> Floats:
 
 
 def _without_main_effects(ids_RF: Ids, n_ids: Sequence[int], outputs_RK: Floats) -> Floats:
-    """What remains after each field's own shrunken effect, by two rounds of backfitting."""
+    """The residual after each field's own shrunken effect, by two rounds of backfitting."""
     residual_RK: Floats = outputs_RK - outputs_RK.mean(axis=0)
     for _ in range(2):
         for f in range(len(n_ids)):
@@ -264,8 +269,8 @@ def _without_main_effects(ids_RF: Ids, n_ids: Sequence[int], outputs_RK: Floats)
     return residual_RK
 
 
-def _cell_means(codes_R: npt.NDArray[np.int64], values_RK: Floats) -> Floats:
-    """Shrunken mean of every row's cell."""
+def _cell_means(codes_R: Codes, values_RK: Floats) -> Floats:
+    """Shrunken mean of each row's cell."""
     n_cells = int(codes_R.max()) + 1
     counts = np.bincount(codes_R, minlength=n_cells)
     means = [np.bincount(codes_R, v, minlength=n_cells) / (counts + SHRINKAGE) for v in values_RK.T]
@@ -273,13 +278,9 @@ def _cell_means(codes_R: npt.NDArray[np.int64], values_RK: Floats) -> Floats:
 
 
 def _gain(
-    ids_RF: Ids,
-    n_ids: Sequence[int],
-    pair: tuple[int, int],
-    residual_RK: Floats,
-    first_half_R: npt.NDArray[np.bool_],
+    ids_RF: Ids, n_ids: Sequence[int], pair: tuple[int, int], residual_RK: Floats, first_half_R: npt.NDArray[np.bool_]
 ) -> float:
-    """Fall of the squared error a row when cell means of one half predict the other, both ways."""
+    """By how much the squared error per row falls if cell means of one half predict the other, both ways."""
     codes_R = pair_codes(ids_RF, pair, n_ids[pair[1]])
     n_cells = n_ids[pair[0]] * n_ids[pair[1]]
     halves = [(codes_R[half], residual_RK[half]) for half in (first_half_R, ~first_half_R)]

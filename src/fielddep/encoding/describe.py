@@ -1,13 +1,13 @@
-"""Leaks: does one field alone determine the target? Then it was probably recorded after the fact.
+"""Describe: what a table holds, before anything is trained. Numbers only; the command line prints them.
 
-Describe: what a table holds, before anything is trained. Numbers only; the command line prints them.
+A field that alone determines the target is a suspected leak: it was probably recorded after the fact.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ import polars as pl
 from fielddep.config.metrics import KnownTask
 from fielddep.config.settings import Config
 from fielddep.encoding.numbers import Moments
-from fielddep.encoding.schema import Field, check_names, plan_fields, skip_reason
-from fielddep.encoding.target import ClassLabel, Target, class_texts, infer_target
-from fielddep.encoding.values import as_number, canonical, distinct_values, try_numbers
+from fielddep.encoding.schema import Field, check_column_names, plan_fields, skip_reason
+from fielddep.encoding.target import ClassLabel, Target, infer_target
+from fielddep.encoding.values import as_number, canonical, distinct_values, shorten, try_numbers
 
 _MAX_CHANCE_LOG = math.log(1e-6)
 _MIN_ORDERED = 20
@@ -29,16 +29,6 @@ _SAME = 1e-9
 Floats = npt.NDArray[np.float64]
 
 
-def target_numbers(column: pl.Series, target: Target, missing_values: Iterable[str] = ("",)) -> pl.Series:
-    """The target as one number a row: the class index, or the number itself."""
-    if target.task == "regression":
-        return as_number(column, missing_values).alias("target")
-    known = class_texts(target.classes)
-    texts = canonical(column, missing_values)
-    index: pl.Series = texts.replace_strict(known, list(range(len(known))), return_dtype=pl.Float64)
-    return index.alias("target")
-
-
 def most_frequent_share(target: pl.Series) -> float:
     """Share of the most frequent target value."""
     counts = np.unique(target.to_numpy(), return_counts=True)[1]
@@ -46,13 +36,13 @@ def most_frequent_share(target: pl.Series) -> float:
 
 
 def determines(groups: pl.DataFrame, most_frequent: float) -> bool:
-    """Whether every value of a field goes with one target value, too often for chance.
+    """Whether every value of a field has one target value, and that cannot be chance.
 
-    Values must repeat, at least twice on average. If field and target were unrelated, each repetition would
-    agree with at most the share of the most frequent target value; below one in a million it is no chance.
+    Values must repeat, at least twice on average. If field and target were unrelated, each repetition would agree with
+    at most the probability of the most frequent target value; in total this must be below one in a million.
 
     Args:
-        groups: one row a value: value, n (rows), low and high (range of the target in them).
+        groups: one row per value: value, n (rows), low and high (range of the target in them).
         most_frequent: share of the most frequent target value.
     """
     groups = _merge(groups)
@@ -67,12 +57,7 @@ def determines(groups: pl.DataFrame, most_frequent: float) -> bool:
 
 
 def orders(groups: pl.DataFrame, *, regression: bool) -> bool:
-    """Whether the numbers of a field put the targets in order: thresholds on it give the target without error.
-
-    Args:
-        groups: as for `determines`, the values being numbers.
-        regression: whether the target is a number rather than a class.
-    """
+    """Whether thresholds on the numbers of a field give the target without error; `groups` as for `determines`."""
     groups = _merge(groups).sort("value")
     if len(groups) < _MIN_ORDERED:
         return False
@@ -88,7 +73,7 @@ def orders(groups: pl.DataFrame, *, regression: bool) -> bool:
 
 
 def _merge(groups: pl.DataFrame) -> pl.DataFrame:
-    """One row for each known value; several raw values may have become one."""
+    """One row per known value; several raw values may have become the same."""
     known = groups.filter(pl.col("value").is_not_null())
     return known.group_by("value").agg(pl.col("n").sum(), pl.col("low").min(), pl.col("high").max())
 
@@ -100,7 +85,6 @@ def _rises(low: Floats, high: Floats) -> bool:
 _N_EXAMPLES = 3
 _LONG_VALUE = 1000
 _HIGH_MISSING = 0.5
-_LONGEST_EXAMPLE = 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,10 +107,10 @@ class FieldSummary:
         name: the column.
         dtype: its type in the table.
         kind: categorical, numerical, target, weight or left out.
-        n_distinct: different values, missing not counted.
+        n_distinct: different values, not counting missing.
         missing_share: share of rows without a value.
         examples: the most frequent values, each with its count.
-        warnings: what a user should look at.
+        warnings: what a user should check.
     """
 
     name: str
@@ -140,7 +124,7 @@ class FieldSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class TableDescription:
-    """A whole table; `target` is None where none is named."""
+    """A table; `target` is None if the settings name none."""
 
     n_rows: int
     target: TargetSummary | None
@@ -155,20 +139,28 @@ def describe(table: pl.DataFrame, config: Config) -> TableDescription:
     """Summarise every column, with warnings on fields that are useless, suspicious or mostly missing.
 
     Raises:
-        SchemaError: for settings that name no column, or an unusable target.
+        SchemaError: for settings that name an absent column, or an unusable target.
     """
     data = config.data
-    check_names(table, config)
+    check_column_names(table.columns, config)
     target, target_values = None, None
     if data.target is not None:
         target = infer_target(table[data.target], data.task, data.missing_values)
-        target_values = target_numbers(table[data.target], target, data.missing_values)
+        target_values = _target_numbers(table[data.target], target, data.missing_values)
     planned = plan_fields(table, config)
     return TableDescription(
         n_rows=len(table),
         target=None if target is None or target_values is None else _summarise_target(target, target_values),
         columns=tuple(_summarise(column, config, planned, target, target_values) for column in table.iter_columns()),
     )
+
+
+def _target_numbers(column: pl.Series, target: Target, missing_values: Iterable[str]) -> pl.Series:
+    """The target as one number per row: the class index, or the number itself."""
+    if target.task == "regression":
+        return as_number(column, missing_values)
+    index: pl.Series = pl.Series(target.encode(column, missing_values)).cast(pl.Float64)
+    return index
 
 
 def _summarise_target(target: Target, target_values: pl.Series) -> TargetSummary:
@@ -188,35 +180,30 @@ def _summarise(
     target: Target | None,
     target_values: pl.Series | None,
 ) -> FieldSummary:
+    kind = _kind(column.name, config, planned)
+    summary = FieldSummary(
+        name=column.name,
+        dtype=str(column.dtype),
+        kind=kind,
+        n_distinct=0,
+        missing_share=column.null_count() / max(len(column), 1),
+        examples=(),
+    )
     if column.name not in planned and (column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object)):
-        # Left out by the user, and nothing that could be counted.
-        return FieldSummary(
-            name=column.name,
-            dtype=str(column.dtype),
-            kind=_kind(column.name, config, planned),
-            n_distinct=0,
-            missing_share=column.null_count() / max(len(column), 1),
-            examples=(),
-            warnings=(),
-        )
+        return summary  # the user excluded it, and its values cannot be counted
     raw = distinct_values(column, target_values)
     values = raw.with_columns(value=canonical(raw["value"], config.data.missing_values))
     counted = values.drop_nulls("value").group_by("value").agg(pl.col("n").sum())
-    kind = _kind(column.name, config, planned)
     missing_share = 1 - int(counted["n"].sum()) / len(column) if len(column) else 0.0
     warnings: list[str] = []
     if kind not in ("target", "weight"):
         warnings = _warnings(values, planned.get(column.name), missing_share)
-        if (
-            target is not None
-            and target_values is not None
-            and _leaks(raw, values, config, target, most_frequent_share(target_values))
-        ):
-            warnings.append(f"suspected leak: it alone determines the target {target.name!r}")
-    return FieldSummary(
-        name=column.name,
-        dtype=str(column.dtype),
-        kind=kind,
+        if target is not None and target_values is not None:
+            share = most_frequent_share(target_values)
+            if _leaks(raw, values, config, target, share):
+                warnings.append(f"suspected leak: it alone determines the target {target.name!r}")
+    return replace(
+        summary,
         n_distinct=len(counted),
         missing_share=missing_share,
         examples=_examples(counted),
@@ -225,10 +212,10 @@ def _summarise(
 
 
 def _examples(counted: pl.DataFrame) -> tuple[tuple[str, int], ...]:
-    # Sorting only the candidates: a field may hold a million values.
+    # Only candidates are sorted, because a field may have a million values.
     candidates = counted.filter(pl.col("n") >= pl.col("n").top_k(_N_EXAMPLES).min())
     frequent = candidates.sort("n", "value", descending=[True, False]).head(_N_EXAMPLES)
-    return tuple((_shorten(value), n) for value, n in frequent.iter_rows())
+    return tuple((shorten(value), n) for value, n in frequent.iter_rows())
 
 
 def _kind(name: str, config: Config, planned: Mapping[str, Field | str]) -> str:
@@ -241,7 +228,6 @@ def _kind(name: str, config: Config, planned: Mapping[str, Field | str]) -> str:
 
 
 def _warnings(values: pl.DataFrame, plan: Field | str | None, missing_share: float) -> list[str]:
-    """What is odd about the values themselves."""
     found = []
     reason = skip_reason(values, plan.kind) if isinstance(plan, Field) else plan
     if reason:
@@ -259,7 +245,3 @@ def _leaks(raw: pl.DataFrame, values: pl.DataFrame, config: Config, target: Targ
         return True
     numbers = try_numbers(raw["value"], config.data.missing_values)
     return numbers is not None and orders(raw.with_columns(value=numbers), regression=target.task == "regression")
-
-
-def _shorten(value: str) -> str:
-    return value if len(value) <= _LONGEST_EXAMPLE else value[:_LONGEST_EXAMPLE] + "..."

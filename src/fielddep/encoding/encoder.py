@@ -1,6 +1,6 @@
-"""Encoder: a table in, ids and numbers out. Learnt from training rows, saved with the model.
+"""Encoder: a table in, ids and numbers out. Learned from training rows, saved with the model.
 
-Shape legend: R rows, F fields, N numerical fields given as `value x vector`.
+Shape legend: R rows, F fields and crosses, N numerical fields given as `value x vector`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -16,25 +17,27 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fielddep.encoding.crosses import Cross, cross_name
-from fielddep.encoding.field import Coding, EncodedField, FieldEncoder
+from fielddep.encoding.coded import CodedTable
+from fielddep.encoding.crosses import CROSS_PREFIX, Cross, cross_name
+from fielddep.encoding.field import Codec, EncodedField, FieldEncoder
 from fielddep.encoding.numbers import QuantileBins, ScaledNumbers
+from fielddep.encoding.one_row import is_plain
 from fielddep.encoding.rows import IDS, NUMBERS, TARGET, WEIGHT, Array, EncodedRows, Layout
 from fielddep.encoding.schema import Field, Schema
-from fielddep.encoding.values import as_number
+from fielddep.encoding.values import as_number, canonical
 from fielddep.encoding.vocabulary import FRAME_SCHEMA, MISSING_ID, RARE_ID, Vocabulary
 from fielddep.errors import BundleError, SchemaError
 from fielddep.wording import did_you_mean
 
-CROSS_PREFIX = "\x00cross "
-"""Start of a cross's name in the vocabulary's file; no column can be called so."""
+Ids = npt.NDArray[np.int32]
+Numbers = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnknownReport:
     """How many values of each field were unknown or missing in encoded rows.
 
-    Unknown means not in the vocabulary: never seen in training, or seen fewer than `min_count` times.
+    Unknown means not in the vocabulary: never seen in training, or in fewer than `min_count` rows.
     """
 
     n_rows: int
@@ -80,7 +83,7 @@ class Encoder:
 
     @cached_property
     def layout(self) -> Layout:
-        """What a model must know of the fields."""
+        """What a model must know about the fields."""
         names = self.schema.field_names
         return Layout(
             names=names + tuple(cross_name(names[c.left], names[c.right]) for c in self.crosses),
@@ -92,9 +95,9 @@ class Encoder:
 
     @cached_property
     def digest(self) -> str:
-        """Checksum of all that decides which ids a row gets: encoders with the same digest give the same ids.
+        """Checksum of everything that decides the ids of a row; encoders with the same digest give the same ids.
 
-        It is taken of the content, so it does not depend on the library that writes the files.
+        It covers the content, so it does not depend on the library that writes the files.
         """
         state = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode())
         frame = self.vocabulary_frame()
@@ -108,24 +111,10 @@ class Encoder:
     @property
     def counts(self) -> tuple[npt.NDArray[np.int64], ...]:
         """Counted rows of each local id, per column of ids."""
-        return tuple(field_encoder.counts for field_encoder in self.field_encoders) + tuple(
-            cross.counts for cross in self.crosses
-        )
+        fields, crosses = (field.counts for field in self.field_encoders), (cross.counts for cross in self.crosses)
+        return (*fields, *crosses)
 
     def encode(
-        self,
-        table: pl.DataFrame,
-        *,
-        with_target: bool = False,
-        first_row: int = 0,
-        handle_unknown: Literal["rare", "error"] | None = None,
-    ) -> EncodedRows:
-        """Encode rows; see `encode_with_report`."""
-        return self.encode_with_report(
-            table, with_target=with_target, first_row=first_row, handle_unknown=handle_unknown
-        )[0]
-
-    def encode_with_report(
         self,
         table: pl.DataFrame,
         *,
@@ -136,52 +125,68 @@ class Encoder:
     ) -> tuple[EncodedRows, UnknownReport]:
         """Encode rows and count unknown and missing values.
 
-        Columns that are no fields are ignored, target and weight too unless `with_target`.
+        Columns that are not fields are ignored, including target and weight unless `with_target`.
 
         Args:
             table: rows, possibly one chunk of a longer table.
-            with_target: also encode target and, where the schema has one, the weight.
+            with_target: also encode the target and, if the schema has one, the weight.
             first_row: number of the first row in the longer table, for error messages.
-            handle_unknown: instead of the encoder's own; validation rows are encoded with "rare".
-            row_by_row: look up value by value, for many calls of a few rows each; see `FieldEncoder.encode`.
+            handle_unknown: overrides the encoder's own; validation rows are encoded with "rare".
+            row_by_row: look up value by value, for many calls with a few rows each; see `FieldEncoder.encode`.
 
         Raises:
-            SchemaError: names all fields that are no columns of the table.
+            SchemaError: names all fields that the table lacks.
             UnknownValueError: for a value never seen in training, with `handle_unknown = "error"`.
         """
         check_columns(table.columns, self.schema.field_names)
         refuse = (handle_unknown or self.handle_unknown) == "error"
-        ids_RF = np.empty((len(table), len(self.field_encoders) + len(self.crosses)), dtype=np.int32)
-        columns = []
-        for f, field_encoder in enumerate(self.field_encoders):
-            cells = table[field_encoder.field.name]
-            column = field_encoder.encode(cells, first_row=first_row, refuse_unknown=refuse, row_by_row=row_by_row)
-            ids_RF[:, f] = column.ids
-            columns.append(column)
-        for position, cross in enumerate(self.crosses, start=len(self.field_encoders)):
-            ids_RF[:, position] = cross.encode(ids_RF)
-        arrays: dict[str, Array] = {IDS: ids_RF}
-        if numbers := [column.numbers for column in columns if column.numbers is not None]:
-            arrays[NUMBERS] = np.stack(numbers, axis=1)
+        columns = [
+            field_encoder.encode(
+                table[field_encoder.field.name], first_row=first_row, refuse_unknown=refuse, row_by_row=row_by_row
+            )
+            for field_encoder in self.field_encoders
+        ]
+        arrays = self._join(columns, len(table))
         if with_target:
-            arrays |= self._target_arrays(table, first_row=first_row)
+            arrays |= self._target_arrays(table, first_row)
         return EncodedRows(layout=self.layout, arrays=arrays), self._report(columns, len(table))
 
-    def encode_target(self, table: pl.DataFrame, *, first_row: int = 0) -> Array:
-        """Targets as models want them, see `Target.encode`."""
-        if self.schema.target is None:
-            raise SchemaError("the target cannot be encoded: this schema has none; fit with data.target")
-        check_columns(table.columns, (self.schema.target.name,))
-        return self.schema.target.encode(table[self.schema.target.name], self.missing_values, first_row=first_row)
+    def encode_row(self, row: Mapping[str, object]) -> EncodedRows | None:
+        """One row of Python values, without a frame; None if it takes `encode` to handle or refuse one of them.
 
-    def encode_weight(self, table: pl.DataFrame, *, first_row: int = 0) -> npt.NDArray[np.float32] | None:
-        """Sample weights, float32; None where the schema has no weight column."""
-        name = self.schema.weight
-        if name is None:
-            return None
-        check_columns(table.columns, (name,))
-        weights = weight_numbers(table[name], self.missing_values, first_row=first_row)
-        return weights.to_numpy().astype(np.float32)
+        Raises:
+            SchemaError: names all fields that the row lacks.
+        """
+        check_columns(tuple(row), self.schema.field_names)
+        columns = []
+        for field_encoder in self.field_encoders:
+            value = row[field_encoder.field.name]
+            column = field_encoder.encode_values([value]) if is_plain(value) else None
+            if column is None or (column.n_unknown and self.handle_unknown == "error"):
+                return None
+            columns.append(column)
+        return EncodedRows(layout=self.layout, arrays=self._join(columns, 1))
+
+    def _join(self, columns: Sequence[EncodedField], n_rows: int) -> dict[str, Array]:
+        """The arrays of all fields, with the ids of the crosses."""
+        ids_RF = np.empty((n_rows, len(columns) + len(self.crosses)), dtype=np.int32)
+        for position, column in enumerate(columns):
+            ids_RF[:, position] = column.ids
+        for position, cross in enumerate(self.crosses, start=len(columns)):
+            ids_RF[:, position] = cross.encode(ids_RF)
+        numbers = [column.numbers for column in columns if column.numbers is not None]
+        return {IDS: ids_RF, NUMBERS: np.stack(numbers, axis=1)} if numbers else {IDS: ids_RF}
+
+    def _target_arrays(self, table: pl.DataFrame, first_row: int) -> dict[str, Array]:
+        """The arrays of the target and, if the schema has one, of the weight."""
+        target, weight = self.schema.target, self.schema.weight
+        if target is None:
+            raise SchemaError("the target cannot be encoded, because this schema has none; fit with data.target")
+        check_columns(table.columns, (target.name,) if weight is None else (target.name, weight))
+        targets = target.encode(table[target.name], self.missing_values, first_row=first_row)
+        if weight is None:
+            return {TARGET: targets}
+        return {TARGET: targets, WEIGHT: _encode_weights(table[weight], self.missing_values, first_row)}
 
     def decode(self, encoded: EncodedRows) -> pl.DataFrame:
         """Values of encoded rows: canonical texts, intervals of bins, numbers; null for missing."""
@@ -197,14 +202,17 @@ class Encoder:
     def values(self, field: str) -> pl.Series:
         """Text label of each local id of a field."""
         if field not in self.schema.field_names:
-            raise SchemaError(f"{field!r} is no field; {did_you_mean(field, self.schema.field_names, what='fields')}")
+            advice = did_you_mean(field, self.schema.field_names, what="fields")
+            raise SchemaError(f"{field!r} is not a field; {advice}")
         return self.field_encoders[self.schema.field_names.index(field)].labels()
 
     def to_json(self) -> dict[str, Any]:
         """Schema and numeric state; the vocabularies are in `vocabulary_frame`."""
         return {
             "schema": self.schema.to_json(),
-            "numeric": {c.field.name: c.state() for c in self.field_encoders if c.state() is not None},
+            "numeric": {
+                c.field.name: c.codec.to_json() for c in self.field_encoders if not isinstance(c.codec, Vocabulary)
+            },
             "missing_values": list(self.missing_values),
             "handle_unknown": self.handle_unknown,
             "crosses": [[cross.left, cross.right] for cross in self.crosses],
@@ -213,7 +221,7 @@ class Encoder:
     def vocabulary_frame(self) -> pl.DataFrame:
         """All vocabularies in one frame: field, value, id (local), count."""
         parts = {c.field.name: c.codec.to_frame() for c in self.field_encoders if isinstance(c.codec, Vocabulary)}
-        # A cross is named by number here, as a field of the user may well be called "month x day".
+        # A cross is named by its number, because a column may be called "month x day" too.
         parts |= {f"{CROSS_PREFIX}{n}": cross.to_frame() for n, cross in enumerate(self.crosses)}
         frames = [part.insert_column(0, pl.lit(name).alias("field")) for name, part in parts.items()]
         return pl.concat(frames) if frames else pl.DataFrame(schema={"field": pl.String, **FRAME_SCHEMA})
@@ -229,34 +237,22 @@ class Encoder:
         parts = {str(key[0]): part for key, part in frame.partition_by("field", as_dict=True).items()}
         missing, unknown = tuple(state["missing_values"]), state["handle_unknown"]
         field_encoders = tuple(
-            FieldEncoder(
-                field=field, codec=_coding(field, state["numeric"], parts, unknown == "error"), missing_values=missing
-            )
-            for field in schema.fields
+            FieldEncoder(field=f, codec=_codec(f, state["numeric"], parts, unknown == "error"), missing_values=missing)
+            for f in schema.fields
         )
         encoder = cls(schema=schema, field_encoders=field_encoders, missing_values=missing, handle_unknown=unknown)
         return replace(encoder, crosses=_read_crosses(state.get("crosses", []), parts, encoder.layout.n_ids))
 
-    def _target_arrays(self, table: pl.DataFrame, *, first_row: int) -> dict[str, Array]:
-        """The arrays of the target and, where the schema has one, of the weight."""
-        arrays: dict[str, Array] = {TARGET: self.encode_target(table, first_row=first_row)}
-        weights = self.encode_weight(table, first_row=first_row)
-        return arrays if weights is None else {**arrays, WEIGHT: weights}
-
-    def report(self, ids_RF: npt.NDArray[np.int32]) -> UnknownReport:
-        """Unknown and missing values of rows of which only ids are known; values rare in training count as unknown."""
+    def report(self, ids_RF: Ids) -> UnknownReport:
+        """Unknown and missing values of encoded rows; values that were rare in training count as unknown."""
         unknown, missing = {}, {}
         for f, field_encoder in enumerate(self.field_encoders):
-            is_missing, is_rare = ids_RF[:, f] == MISSING_ID, ids_RF[:, f] == RARE_ID
-            if not isinstance(
-                field_encoder.codec, Vocabulary
-            ):  # a number is never unknown, and a missing one may be rare
-                is_missing |= is_rare & isinstance(field_encoder.codec, QuantileBins)
-                is_rare = np.zeros_like(is_rare)
-            unknown[field_encoder.field.name], missing[field_encoder.field.name] = (
-                int(is_rare.sum()),
-                int(is_missing.sum()),
-            )
+            name, codec = field_encoder.field.name, field_encoder.codec
+            n_missing = int((ids_RF[:, f] == MISSING_ID).sum())
+            n_rare = 0 if isinstance(codec, ScaledNumbers) else int((ids_RF[:, f] == RARE_ID).sum())
+            # A number is never unknown: the rare id of bins means missing if training rows had none missing.
+            is_bins = isinstance(codec, QuantileBins)
+            unknown[name], missing[name] = (0, n_missing + n_rare) if is_bins else (n_rare, n_missing)
         return UnknownReport(n_rows=len(ids_RF), unknown=unknown, missing=missing)
 
     def _report(self, columns: list[EncodedField], n_rows: int) -> UnknownReport:
@@ -266,19 +262,6 @@ class Encoder:
             unknown={name: column.n_unknown for name, column in zip(names, columns, strict=True)},
             missing={name: column.n_missing for name, column in zip(names, columns, strict=True)},
         )
-
-
-def cross_positions(pair: tuple[str, ...], names: tuple[str, ...]) -> tuple[int, int]:
-    """Positions of the two fields that a cross of the settings names."""
-    if len(pair) != 2 or pair[0] == pair[1]:
-        raise SchemaError(f"a cross joins two different fields; given {list(pair)} in data.crosses")
-    for name in pair:
-        if name not in names:
-            raise SchemaError(
-                f"data.crosses names {name!r}, which is no field; {did_you_mean(name, names, what='fields')}"
-            )
-    left, right = sorted((names.index(pair[0]), names.index(pair[1])))
-    return left, right
 
 
 def _read_crosses(
@@ -293,7 +276,7 @@ def _read_crosses(
     return tuple(crosses)
 
 
-def _coding(field: Field, numeric: Mapping[str, Any], frames: Mapping[str, pl.DataFrame], keep_rare: bool) -> Coding:
+def _codec(field: Field, numeric: Mapping[str, Any], frames: Mapping[str, pl.DataFrame], keep_rare: bool) -> Codec:
     is_numeric = field.numeric in ("scale", "quantile")
     if field.name not in (numeric if is_numeric else frames):
         part = "encoder state" if is_numeric else "vocabulary"
@@ -305,23 +288,103 @@ def _coding(field: Field, numeric: Mapping[str, Any], frames: Mapping[str, pl.Da
     return Vocabulary.from_frame(frames[field.name].drop("field"), keep_rare=keep_rare)
 
 
-def weight_numbers(column: pl.Series, missing_values: Iterable[str], *, first_row: int = 0) -> pl.Series:
-    """Sample weights as Float64.
+def bad_weight(name: str, row: int) -> SchemaError:
+    """The error for a weight that is missing or negative."""
+    return SchemaError(f"weights {name!r} must be 0 or more, none missing; see row {row} (counted from 0)")
 
-    Raises:
-        SchemaError: names the first row whose weight is missing, below 0 or no number.
-    """
+
+def _encode_weights(column: pl.Series, missing_values: Iterable[str], first_row: int) -> Numbers:
     weights = as_number(column, missing_values, first_row=first_row)
     bad = (weights.is_null() | (weights < 0)).fill_null(True)
     if bad.any():
-        row = first_row + int(bad.arg_true()[0])
-        raise SchemaError(f"weights {column.name!r} must be 0 or more, none missing; see row {row} (counted from 0)")
-    return weights
+        raise bad_weight(column.name, first_row + int(bad.arg_true()[0]))
+    return weights.to_numpy().astype(np.float32)
 
 
 def check_columns(columns: Sequence[str], wanted: Sequence[str]) -> None:
-    """Name all absent columns at once, each with the nearest present one."""
+    """Refuse absent columns; the error names all of them, each with the most similar column."""
     absent = [name for name in wanted if name not in columns]
     if absent:
         advice = "; ".join(f"{name!r}: {did_you_mean(name, columns)}" for name in absent)
-        raise SchemaError(f"the table must have the columns {', '.join(map(repr, absent))}, which are absent; {advice}")
+        raise SchemaError(f"the table lacks the columns {', '.join(map(repr, absent))}; {advice}")
+
+
+class ColumnTables:
+    """Encodes the rows of a coded table: each different value once, then one lookup per cell.
+
+    Args:
+        table: the rows.
+        encoder: what was learned from them; its crosses are encoded too.
+    """
+
+    def __init__(self, table: CodedTable, encoder: Encoder) -> None:
+        assert encoder.schema.target is not None
+        self.table, self.encoder, self._target = table, encoder, encoder.schema.target
+        self._names = encoder.schema.field_names
+        self._fields = [
+            None if self._is_numbers(name) else field_encoder.encode(table.columns[name].values)
+            for name, field_encoder in zip(self._names, encoder.field_encoders, strict=True)
+        ]
+        self._targets = None if self._is_numbers(self._target.name) else self._target_table()
+        self._weights = self._weight_table()
+
+    def arrays(self, start: int, stop: int, threads: Executor) -> dict[str, Array]:
+        """All arrays of a store but the parts."""
+        layout, n_fields = self.encoder.layout, len(self._names)
+        ids_RF = np.empty((stop - start, layout.n_columns), dtype=np.int32)
+        numbers_RN = np.empty((stop - start, len(layout.numerical)), dtype=np.float32)
+
+        def fill(f: int) -> None:
+            ids, numbers = self._encode(f, start, stop)
+            ids_RF[:, f] = ids
+            if numbers is not None:
+                numbers_RN[:, layout.numerical.index(f)] = numbers
+
+        list(threads.map(fill, range(n_fields)))
+        for position, cross in enumerate(self.encoder.crosses, start=n_fields):
+            ids_RF[:, position] = cross.encode(ids_RF)
+        arrays = {IDS: ids_RF, NUMBERS: numbers_RN, TARGET: self.target(start, stop)}
+        weight = self.encoder.schema.weight
+        return arrays if weight is None else {**arrays, WEIGHT: self._weight(weight, start, stop)}
+
+    def ids(self, field: int, start: int, stop: int) -> Ids:
+        """Local ids of a field."""
+        return self._encode(field, start, stop)[0]
+
+    def target(self, start: int, stop: int) -> Array:
+        """Encoded targets, see `Target.encode`."""
+        if self._targets is not None:
+            return self._targets[self.table.codes(self._target.name, start, stop)]
+        return self._target.encode(self.table.numbers(self._target.name, start, stop), first_row=start)
+
+    def _weight(self, name: str, start: int, stop: int) -> Numbers:
+        if self._weights is not None:
+            return self._weights[self.table.codes(name, start, stop)]
+        return _encode_weights(self.table.numbers(name, start, stop), (), start)
+
+    def _encode(self, f: int, start: int, stop: int) -> tuple[Ids, Numbers | None]:
+        name, table = self._names[f], self._fields[f]
+        if table is None:
+            column = self.encoder.field_encoders[f].encode(self.table.numbers(name, start, stop))
+            return column.ids, column.numbers
+        codes = self.table.codes(name, start, stop)
+        return np.take(table.ids, codes), None if table.numbers is None else np.take(table.numbers, codes)
+
+    def _is_numbers(self, name: str) -> bool:
+        return self.table.columns[name].mode == "numbers"
+
+    def _target_table(self) -> Array:
+        column = self.table.columns[self._target.name]
+        known = canonical(column.values, column.missing_values).is_not_null()
+        encoded = self._target.encode(column.values.filter(known), column.missing_values)
+        table = np.zeros(len(column.values), dtype=encoded.dtype)
+        table[known.to_numpy()] = encoded
+        return table
+
+    def _weight_table(self) -> Numbers | None:
+        name = self.encoder.schema.weight
+        if name is None or self._is_numbers(name):
+            return None
+        column = self.table.columns[name]
+        # A missing weight was refused before, so null is a code without rows.
+        return as_number(column.values, column.missing_values).fill_null(0.0).to_numpy().astype(np.float32)

@@ -1,10 +1,10 @@
-"""Field field_encoders: one field's way from raw values to local ids, and back."""
+"""Field encoders: from the raw values of one field to local ids, and back."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from fielddep.encoding.values import NUMBER_MISSING, as_number, canonical
 from fielddep.encoding.vocabulary import FIRST_ID, MISSING_ID, Vocabulary
 from fielddep.errors import UnknownValueError
 
-Coding = Vocabulary | ScaledNumbers | QuantileBins
+Codec = Vocabulary | ScaledNumbers | QuantileBins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class EncodedField:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FieldEncoder:
-    """What was learnt of one field from training rows.
+    """What was learned about one field from training rows.
 
     Attributes:
         field: name and kind.
@@ -50,7 +50,7 @@ class FieldEncoder:
     """
 
     field: Field
-    codec: Coding
+    codec: Codec
     missing_values: tuple[str, ...]
 
     @classmethod
@@ -62,11 +62,11 @@ class FieldEncoder:
         Args:
             field: name and kind.
             trained: values of training rows.
-            config: settings of the encoding.
-            counted: values that a vocabulary counts, where they are not those of training rows.
+            config: settings.
+            counted: values for the vocabulary, if it should not count training rows.
         """
         missing = config.missing_values
-        codec: Coding
+        codec: Codec
         if field.numeric in ("scale", "quantile"):
             numbers = as_number(trained["value"].alias(field.name), missing)
             distinct, counts, n_missing = number_counts(numbers, trained["n"].to_numpy())
@@ -76,7 +76,9 @@ class FieldEncoder:
                 n_bins = config.n_bins or default_n_bins(int(trained["n"].sum()))
                 codec = QuantileBins.from_counts(distinct, counts, n_missing, n_bins)
         else:
-            codec = _vocabulary_of(field, trained if counted is None else counted, config)
+            counted = trained if counted is None else counted
+            texts = field_texts(field, counted["value"].alias(field.name), missing)
+            codec = learn_vocabulary(field, counted.with_columns(value=texts), config)
         return cls(field=field, codec=codec, missing_values=missing)
 
     @property
@@ -93,48 +95,36 @@ class FieldEncoder:
             column: values of rows.
             first_row: number of the first row in a longer table, for error messages.
             refuse_unknown: whether a value never seen in training is an error.
-            row_by_row: look up value by value, the same ids and faster for a few rows of many calls. The first call
-                prepares an index over the whole vocabulary.
+            row_by_row: look up value by value. The ids are the same; many calls with a few rows each are faster. The
+                first call builds an index of the vocabulary.
 
         Raises:
             UnknownValueError: for a value never seen in training, if `refuse_unknown`.
         """
         if row_by_row:
-            few = self._encode_few(column)
+            few = self.encode_values(column.to_list()) if _is_simple(column.dtype) else None
             if few is not None and not (few.n_unknown and refuse_unknown):
                 return few
-        numbers = None
-        if isinstance(self.codec, Vocabulary):
-            cells = field_texts(self.field, column, self.missing_values, first_row=first_row)
-            ids, n_unknown = self.codec.encode(cells)
-            if n_unknown and refuse_unknown:
-                raise self._unknown_error(cells, self.codec, first_row)
-        else:
-            cells, n_unknown = as_number(column, self.missing_values, first_row=first_row), 0
-            if isinstance(self.codec, ScaledNumbers):
-                ids, numbers = self.codec.encode(cells)
-            else:
-                ids = self.codec.encode(cells)
-        return EncodedField(ids=ids, numbers=numbers, n_unknown=n_unknown, n_missing=cells.null_count())
+        if not isinstance(self.codec, Vocabulary):
+            return _encode_numbers(self.codec, as_number(column, self.missing_values, first_row=first_row).to_numpy())
+        texts = field_texts(self.field, column, self.missing_values, first_row=first_row)
+        ids, n_unknown = self.codec.encode(texts)
+        if n_unknown and refuse_unknown:
+            raise self._unknown_error(texts, self.codec, first_row)
+        return EncodedField(ids=ids, numbers=None, n_unknown=n_unknown, n_missing=texts.null_count())
 
-    def _encode_few(self, column: pl.Series) -> EncodedField | None:
-        """The same for a few rows, value by value; None where only whole columns are treated exactly."""
-        if self.field.numeric == "log2" or not _is_simple(column.dtype):
+    def encode_values(self, values: Sequence[object]) -> EncodedField | None:
+        """The same for Python values; None if only the columns of `encode` can handle one of them exactly."""
+        if self.field.numeric == "log2":
             return None
-        numbers = None
         try:
-            if isinstance(self.codec, Vocabulary):
-                texts = canonical_values(column.to_list(), self._missing_texts)
-                ids, n_unknown = self.codec.encode_few(texts)
-                return EncodedField(ids=ids, numbers=None, n_unknown=n_unknown, n_missing=texts.count(None))
-            given = number_values(column.to_list(), self._missing_texts)
+            if not isinstance(self.codec, Vocabulary):
+                return _encode_numbers(self.codec, number_values(values, self._missing_texts))
+            texts = canonical_values(values, self._missing_texts)
         except NeedsColumnsError:
             return None
-        if isinstance(self.codec, ScaledNumbers):
-            ids, numbers = self.codec.encode_array(given)
-        else:
-            ids = self.codec.encode_array(given)
-        return EncodedField(ids=ids, numbers=numbers, n_unknown=0, n_missing=int(np.isnan(given).sum()))
+        ids, n_unknown = self.codec.encode_few(texts)
+        return EncodedField(ids=ids, numbers=None, n_unknown=n_unknown, n_missing=texts.count(None))
 
     @cached_property
     def _missing_texts(self) -> frozenset[str]:
@@ -158,48 +148,52 @@ class FieldEncoder:
         return labels.alias(self.field.name)
 
     def cell_texts(self, column: pl.Series) -> pl.Series:
-        """What the cells of a column hold, as canonical text; null where this field takes them for missing."""
+        """Canonical texts of the cells of a column; null for cells that this field treats as missing."""
         texts = canonical(column, self.missing_values)
         if self.field.numeric is None:
             return texts
         known = as_number(column, self.missing_values).is_not_null()
         return pl.select(pl.when(known).then(texts)).to_series().alias(column.name)
 
-    def state(self) -> dict[str, Any] | None:
-        """Plain values of the numeric state; None for a vocabulary, which is saved as a frame."""
-        return None if isinstance(self.codec, Vocabulary) else self.codec.to_json()
-
     def _unknown_error(self, texts: pl.Series, vocabulary: Vocabulary, first_row: int) -> UnknownValueError:
         rows = vocabulary.unknown_rows(texts)
         unknown = texts.gather(rows).unique(maintain_order=True).head(5)
         values = [value[:80] for value in (log2_intervals(unknown) if self.field.numeric == "log2" else unknown)]
         return UnknownValueError(
-            f"field {self.field.name!r} must hold values seen in training; given {len(rows)} unknown, such as "
-            f"{', '.join(map(repr, values))}, the first in row {first_row + int(rows[0])} (counted from 0); correct "
+            f"field {self.field.name!r} must hold values seen in training; it holds {len(rows)} unknown, such as "
+            f"{', '.join(map(repr, values))}, the first in row {first_row + int(rows[0])} (counted from 0). Correct "
             "them, or set data.handle_unknown = 'rare' to accept them"
         )
 
 
+def _encode_numbers(codec: ScaledNumbers | QuantileBins, numbers: npt.NDArray[np.float64]) -> EncodedField:
+    n_missing = int(np.isnan(numbers).sum())
+    if isinstance(codec, ScaledNumbers):
+        ids, scaled = codec.encode(numbers)
+        return EncodedField(ids=ids, numbers=scaled, n_unknown=0, n_missing=n_missing)
+    return EncodedField(ids=codec.encode(numbers), numbers=None, n_unknown=0, n_missing=n_missing)
+
+
 def _is_simple(dtype: pl.DataType) -> bool:
-    """Whether Python values of this type are the values of the column; Float32, for one, has other digits."""
+    """Whether Python values of this type equal those of the column; a Float32, for example, has other digits."""
     text = isinstance(dtype, (pl.String, pl.Categorical, pl.Enum))
     return text or dtype.is_integer() or isinstance(dtype, (pl.Boolean, pl.Float64, pl.Null))
 
 
-def _vocabulary_of(field: Field, counted: pl.DataFrame, config: DataConfig) -> Vocabulary:
-    texts = field_texts(field, counted["value"].alias(field.name), config.missing_values)
-    known = texts.is_not_null()
+def learn_vocabulary(field: Field, counted: pl.DataFrame, config: DataConfig) -> Vocabulary:
+    """The vocabulary of texts (value), null for missing, and the rows of each (n)."""
+    known = counted.filter(pl.col("value").is_not_null())
     return Vocabulary.from_counts(
-        texts.filter(known),
-        counted["n"].filter(known),
-        int(counted["n"].filter(~known).sum()),
+        known["value"],
+        known["n"],
+        int(counted["n"].sum()) - int(known["n"].sum()),
         for_field(config.min_count, field.name, 1),
         keep_rare=config.handle_unknown == "error",
     )
 
 
 def field_texts(field: Field, column: pl.Series, missing_values: tuple[str, ...], *, first_row: int = 0) -> pl.Series:
-    """Texts that a field's vocabulary counts: canonical values, or the paper's bins of numbers."""
+    """Texts that the vocabulary of a field counts: canonical values, or the paper's bins of numbers."""
     if field.numeric == "log2":
         return log2_texts(as_number(column, missing_values, first_row=first_row))
     return canonical(column, missing_values)

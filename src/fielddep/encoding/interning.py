@@ -1,11 +1,10 @@
-"""Interning: each different value of a column gets a small number the first time it is seen.
+"""Interning: each different value of a column gets a small number when it is first seen.
 
-So text is hashed once, and all later work is on numbers: counting, splitting, encoding. A column is kept in one of
-three ways:
+Text is hashed once, and all later work is on numbers: counting, splitting, encoding. A column has one of three modes:
 
 - *codes*: 0 for null, then 1 onwards in order of first appearance. The different values stay in memory.
-- *numbers*: a measure with very many different numbers is kept as the numbers themselves from there on.
-- *skipped*: a column with another value in each of very many rows teaches nothing.
+- *numbers*: a measure with very many different numbers is stored as numbers from then on.
+- *skipped*: a column with another value in each of very many rows is useless.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fielddep.config.settings import Config
+from fielddep.config.settings import Config, Kind
 from fielddep.encoding.coded import DEFAULT_SIZES, Array, Cells, CodedColumn, CodedTable, MemoryCells, Mode, Sizes
 from fielddep.encoding.schema import candidate_names, infer_kind, may_skip, skip_reason
-from fielddep.encoding.times import time_numbers
-from fielddep.encoding.values import as_number, canonical, first_not_a_number
+from fielddep.encoding.values import as_number, canonical, first_not_a_number, time_numbers
 from fielddep.errors import SplitError
 
 log = logging.getLogger(__name__)
@@ -39,18 +37,17 @@ class Dictionary:
 
     def __init__(self) -> None:
         self._dtype = pl.Categorical(pl.Categories.random())
-        # Polars forgets a numbering once no column of it is alive.
+        # Polars drops a numbering when its last column is freed.
         self._alive = pl.Series([""], dtype=pl.String).head(0).cast(self._dtype)
         self.n_values = 0
 
     def codes(self, texts: pl.Series) -> npt.NDArray[np.uint32]:
-        """The number of every text; new texts are numbered."""
+        """The number of every text; new texts get new numbers."""
         numbered = texts.cast(self._dtype)
         if not self.n_values:
             self._alive = numbered.head(1)
         physical = numbered.to_physical().cast(pl.UInt32)
-        highest = physical.max()
-        if isinstance(highest, int):
+        if isinstance(highest := physical.max(), int):
             self.n_values = max(self.n_values, highest + 1)
         known = (physical + 1).fill_null(NULL_CODE) if physical.null_count() else physical + 1
         codes: npt.NDArray[np.uint32] = known.to_numpy()
@@ -64,7 +61,7 @@ class Dictionary:
 
 
 def to_text(column: pl.Series) -> pl.Series:
-    """A text of every value from which `from_text` gets the value back, bit by bit."""
+    """A text of every value from which `from_text` restores the value, bit by bit."""
     plain = column
     if column.dtype == pl.Boolean:
         plain = column.cast(pl.UInt8)
@@ -88,18 +85,18 @@ def from_text(texts: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 
 class ColumnInterner:
-    """Turns one column, chunk after chunk, into codes or numbers.
+    """Turns one column, chunk by chunk, into codes or numbers.
 
     Args:
         name: the column.
         dtype: its type in the table.
-        sizes: when a column is judged.
+        sizes: when the mode of a column is decided.
         missing_values: texts that mean missing.
-        may_skip: whether it may be skipped as useless.
-        number_policy: whether it may be kept as numbers: "never", if it looks like a "measure", "always" that its
-            values are numbers, or, for the column of a split by time, as "times".
-        state: what `state` gave, to resume from there.
-        texts: the texts known by then.
+        may_skip: whether the column may be skipped as useless.
+        number_policy: whether it may become numbers: "never", if it looks like a "measure", "always" if all values are
+            numbers, or as "times", for the column of a split by time.
+        state: result of `state`, to resume from there.
+        texts: the texts known at that point.
     """
 
     def __init__(
@@ -123,25 +120,18 @@ class ColumnInterner:
         known = state or {}
         self.mode: Mode = known.get("mode", "codes")
         self.reason: str | None = known.get("reason")
-        """Why the column is skipped."""
         self._judged: bool = known.get("judged", False)
         self._judge_numbers_at: int = known.get("judge_numbers_at", sizes.max_distinct)
         self._is_clock: bool = known.get("is_clock", False)
         self._warn_at: int = known.get("warn_at", sizes.many_distinct)
 
     def state(self) -> dict[str, Any]:
-        """What must be known to resume, as plain values."""
-        return {
-            "mode": self.mode,
-            "reason": self.reason,
-            "judged": self._judged,
-            "judge_numbers_at": self._judge_numbers_at,
-            "is_clock": self._is_clock,
-            "warn_at": self._warn_at,
-        }
+        """What is needed to resume, as plain values."""
+        names = ("judged", "judge_numbers_at", "is_clock", "warn_at")
+        return {"mode": self.mode, "reason": self.reason, **{name: getattr(self, f"_{name}") for name in names}}
 
     def take(self, column: pl.Series, first_row: int) -> Array | None:
-        """Codes or numbers of the next rows; None for a column that is skipped."""
+        """Codes or numbers of the next rows; None if the column is skipped."""
         if self.mode == "codes":
             codes = self.dictionary.codes(to_text(column))
             if (first_row + len(column)) % self.sizes.chunk_rows == 0:
@@ -158,8 +148,8 @@ class ColumnInterner:
         numbers, is_clock = time_numbers(column)
         if is_clock != self._is_clock and numbers.null_count() < len(numbers):
             raise SplitError(
-                f"split.column {self.name!r} must hold times of one format; from row {first_row} (counted from 0) on "
-                "dates and plain numbers are mixed; convert them"
+                f"split.column {self.name!r} must hold times of one format; dates and plain numbers are mixed from "
+                f"row {first_row} on (counted from 0). Convert them"
             )
         return numbers
 
@@ -169,16 +159,12 @@ class ColumnInterner:
         null = pl.Series([None], dtype=pl.String)
         return from_text(pl.concat([null, texts.alias("")]), self.dtype).alias(self.name)
 
-    def forget(self) -> None:
-        """Free the dictionary's numbering."""
-        self.dictionary = Dictionary()
-
     def _choose_mode(self, n_rows: int) -> None:
-        """Decide how the rows to come are kept."""
+        """Decide the mode of the rows that follow."""
         if self.may_skip and not self._judged and n_rows >= self.sizes.judged_rows:
             self._judged = True
             if self.dictionary.n_values == n_rows:
-                self.reason = self._skip_reason()
+                self.reason = self._skip_reason(n_rows)
                 self.mode = "skipped" if self.reason else "codes"
         if self.number_policy != "never" and self.mode == "codes" and self.dictionary.n_values > self._judge_numbers_at:
             self._judge_numbers_at *= 2
@@ -192,35 +178,38 @@ class ColumnInterner:
         while self._warn_at <= n_values:
             self._warn_at *= 2
         log.warning(
-            "column %r has %s different values in the first %s rows, and memory grows with every new one; if it is not "
-            "needed, data.exclude drops it",
-            self.name,
-            f"{n_values:,}",
-            f"{n_rows:,}",
+            "column %r has %s different values in the first %s rows, and memory grows with every new one; if you do "
+            "not need it, list it in data.exclude",
+            *(self.name, f"{n_values:,}", f"{n_rows:,}"),
         )
 
-    def _skip_reason(self) -> str | None:
+    def _counted(self, n_rows: int) -> pl.DataFrame:
+        """The different values and rows of each, of which only the sum is right: the kind depends on nothing else."""
         values = self.values().slice(1)
-        counted = pl.DataFrame({"value": values, "n": np.ones(len(values), dtype=np.int64)})
-        kind = infer_kind(values, self.missing_values, counted)
-        return skip_reason(counted.with_columns(value=canonical(values, self.missing_values)), kind)
-
-    def _is_measure(self, n_rows: int) -> bool:
-        values = self.values().slice(1)
-        if self.number_policy == "times":
-            self._is_clock = time_numbers(values)[1]
-            return True
-        if self.number_policy == "always":
-            return first_not_a_number(values, self.missing_values) is None
-        # The kind depends on the sum of the counts only, which is known.
         counts = np.ones(len(values), dtype=np.int64)
         counts[-1] += n_rows - len(values)
-        counted = pl.DataFrame({"value": values, "n": counts})
-        return infer_kind(values, self.missing_values, counted) == "numerical"
+        return pl.DataFrame({"value": values, "n": counts})
+
+    def _kind(self, counted: pl.DataFrame) -> Kind:
+        return infer_kind(counted["value"].alias(self.name), self.missing_values, counted)
+
+    def _skip_reason(self, n_rows: int) -> str | None:
+        counted = self._counted(n_rows)
+        texts = canonical(counted["value"], self.missing_values)
+        return skip_reason(counted.with_columns(value=texts), self._kind(counted))
+
+    def _is_measure(self, n_rows: int) -> bool:
+        counted = self._counted(n_rows)
+        if self.number_policy == "times":
+            self._is_clock = time_numbers(counted["value"].alias(self.name))[1]
+            return True
+        if self.number_policy == "always":
+            return first_not_a_number(counted["value"], self.missing_values) is None
+        return self._kind(counted) == "numerical"
 
 
 def needed_columns(schema: pl.Schema, config: Config) -> list[str]:
-    """Columns that must be read, in the table's order.
+    """Columns that must be read, in the order of the table.
 
     Raises:
         SchemaError: for a column of lists, structs or bytes.
@@ -240,15 +229,15 @@ def n_threads() -> int:
 
 
 class TableInterner:
-    """Turns the rows of a table, chunk after chunk, into a coded table.
+    """Turns the rows of a table, chunk by chunk, into a coded table.
 
     Args:
         schema: columns of the table and their types.
         config: settings.
-        cells: where the codes go, and perhaps are already; in memory by default.
-        sizes: when columns are judged.
-        states: what `ColumnInterner.state` gave for each needed column, to resume from there.
-        texts: the texts known by then, by the column's position.
+        cells: where the codes go, and already are if this resumes; in memory by default.
+        sizes: when the modes of columns are decided.
+        states: `ColumnInterner.state` of each needed column, to resume from there.
+        texts: the texts known at that point, by the position of the column.
 
     Raises:
         SchemaError: for a column of lists, structs or bytes.
@@ -267,13 +256,14 @@ class TableInterner:
         self.names = needed_columns(schema, config)
         self.cells: Cells = MemoryCells() if cells is None else cells
         self.sizes = sizes
+        special = {config.data.target, config.data.weight, config.split.column}
         self.interners = [
             ColumnInterner(
                 name,
                 schema[name],
                 sizes=sizes,
                 missing_values=config.data.missing_values,
-                may_skip=name not in _special(config) and may_skip(name, config.data),
+                may_skip=name not in special and may_skip(name, config.data),
                 number_policy=_number_policy(name, config),
                 state=states[i] if states else None,
                 texts=(texts or {}).get(i),
@@ -282,13 +272,13 @@ class TableInterner:
         ]
 
     def add(self, rows: pl.DataFrame, threads: ThreadPoolExecutor) -> None:
-        """Intern the next rows, whose columns must be those of `names`."""
+        """Intern the next rows, with exactly the columns `names`."""
         for chunk in self._chunks(rows):
             first_rows = [self.cells.n_rows] * len(self.interners)
             self.cells.append(list(threads.map(ColumnInterner.take, self.interners, chunk, first_rows)))
 
     def table(self) -> CodedTable:
-        """The coded table of all rows added; frees the memory of the interning, so nothing can be added after it."""
+        """The coded table of all rows added. This frees the dictionaries, so nothing can be added afterwards."""
         columns = {}
         for place, interner in enumerate(self.interners):
             values = pl.Series([]) if interner.mode == "skipped" else interner.values()
@@ -302,11 +292,11 @@ class TableInterner:
                 reason=interner.reason,
                 missing_values=interner.missing_values,
             )
-            interner.forget()
+            interner.dictionary = Dictionary()  # frees the numbering
         return CodedTable(cells=self.cells, columns=columns, sizes=self.sizes)
 
     def _chunks(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-        """Rows cut at multiples of the chunk size, the only places where columns are judged."""
+        """Rows cut at multiples of the chunk size, the only places where modes change."""
         at = 0
         while at < len(rows):
             n_rows = self.sizes.chunk_rows - self.cells.n_rows % self.sizes.chunk_rows
@@ -320,10 +310,6 @@ def code_table(rows: pl.DataFrame, config: Config, sizes: Sizes = DEFAULT_SIZES)
     with ThreadPoolExecutor(n_threads()) as threads:
         interner.add(rows.select(interner.names), threads)
     return interner.table()
-
-
-def _special(config: Config) -> set[str | None]:
-    return {config.data.target, config.data.weight, config.split.column}
 
 
 def _number_policy(name: str, config: Config) -> NumberPolicy:

@@ -1,7 +1,7 @@
-"""Numerical fields: standardised numbers, quantile bins, or the binning of counts that the paper uses.
+"""Numerical fields: standardised numbers, quantile bins, or the paper's bins of counts.
 
-Each class holds what was learnt from the training rows and turns a column of numbers (Float64, null for
-missing) into local ids and, for `ScaledNumbers`, the number that multiplies the field's vector.
+Each class holds what was learned from training rows. It turns numbers (float64, NaN or null for missing) into local ids
+and, for `ScaledNumbers`, the number that multiplies the vector of the field.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from fielddep.encoding.values import canonical
 from fielddep.encoding.vocabulary import FIRST_ID, MISSING, MISSING_ID, RARE, RARE_ID
 
 MAX_SCALED = 8.0
-"""Standardised numbers are clipped to +-8: one absurd cell must not blow up a whole batch."""
+"""Standardised numbers are clipped to +-8, so one absurd cell cannot spoil a batch."""
 
 NUMBER_ID = 1
 NUMBER = "<number>"
-"""Label of the one id that all numbers of a scaled field share."""
+"""Label of the id that all numbers of a scaled field share."""
 
 Ids = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
 
 
 def default_n_bins(n_rows: int) -> int:
@@ -37,9 +38,9 @@ def default_n_bins(n_rows: int) -> int:
 class ScaledNumbers:
     """A field given as `value x vector`: id 0 is missing, id 1 a number.
 
-    A missing cell has the number 1, so that value x vector is the missing vector itself. Where training held no
-    missing cell, that vector was never trained, and a missing cell is the mean (id 1, number 0) instead. Where
-    training held no number at all, every cell is missing.
+    A missing cell has the number 1, so value x vector is the missing vector itself. If training rows had no missing
+    cell, that vector was never trained, and a missing cell is the mean (id 1, number 0) instead. If they had no number,
+    every cell is missing.
     """
 
     mean: float
@@ -49,22 +50,19 @@ class ScaledNumbers:
 
     @classmethod
     def of(cls, moments: Moments, n_missing: int) -> ScaledNumbers:
-        """From the moments of the training numbers and the rows without one."""
+        """From the moments of the training rows and the number of rows without a number."""
         return cls(mean=moments.mean, std=moments.std, n_missing=n_missing, n_numbers=moments.n_rows)
 
     @property
-    def counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> Counts:
         """Training rows of each local id."""
         return np.array([self.n_missing, self.n_numbers], dtype=np.int64)
 
-    def encode(self, numbers: pl.Series) -> tuple[Ids, npt.NDArray[np.float32]]:
+    def encode(self, numbers: pl.Series | Floats) -> tuple[Ids, npt.NDArray[np.float32]]:
         """Local ids and standardised numbers."""
-        return self.encode_array(numbers.to_numpy())
-
-    def encode_array(self, numbers: Floats) -> tuple[Ids, npt.NDArray[np.float32]]:
-        """The same of an array with NaN for missing."""
-        missing = np.isnan(numbers)
-        values = np.where(missing, self.mean, numbers)
+        given = np.asarray(numbers)
+        missing = np.isnan(given)
+        values = np.where(missing, self.mean, given)
         scaled = np.clip((values - self.mean) / self.std, -MAX_SCALED, MAX_SCALED)
         if not self.n_numbers:
             missing = np.ones_like(missing)
@@ -95,30 +93,29 @@ class ScaledNumbers:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QuantileBins:
-    """Bins of about equal mass: local id 2 + bin, the end bins open, so that no number is unknown.
+    """Bins of about equal mass: bin b has local id 2 + b. The end bins are open, so no number is unknown.
 
-    A missing cell takes the rare id where training held none; a number takes it where training held no number.
+    A missing cell takes the rare id if training rows had none missing; a number takes it if they had no number.
     """
 
     edges: Floats
-    counts: npt.NDArray[np.int64]
+    counts: Counts
 
     @classmethod
-    def from_counts(cls, distinct: Floats, counts: npt.NDArray[np.int64], n_missing: int, n_bins: int) -> QuantileBins:
-        """Edges from ascending different numbers and the rows of each; edges are among them, so no bin is empty."""
+    def from_counts(cls, distinct: Floats, counts: Counts, n_missing: int, n_bins: int) -> QuantileBins:
+        """Learn from ascending different numbers and the rows of each; edges are among them, so no bin is empty."""
         if not len(distinct):
             return cls(edges=np.empty(0), counts=np.array([n_missing, 0], dtype=np.int64))
         edges = _quantile_edges(distinct, counts, n_bins)
-        return cls(edges=edges, counts=np.array([n_missing, 0, *_bin_counts(edges, distinct, counts)], dtype=np.int64))
+        bins = np.searchsorted(edges, distinct, side="right")
+        bin_counts = np.bincount(bins, weights=counts).astype(np.int64)
+        return cls(edges=edges, counts=np.concatenate([[n_missing, 0], bin_counts]))
 
-    def encode(self, numbers: pl.Series) -> Ids:
+    def encode(self, numbers: pl.Series | Floats) -> Ids:
         """Local ids: bin b holds edges[b - 1] <= x < edges[b]."""
-        return self.encode_array(numbers.to_numpy())
-
-    def encode_array(self, numbers: Floats) -> Ids:
-        """The same of an array with NaN for missing."""
-        missing = np.isnan(numbers)
-        bins = np.searchsorted(self.edges, np.where(missing, 0.0, numbers), side="right")
+        given = np.asarray(numbers)
+        missing = np.isnan(given)
+        bins = np.searchsorted(self.edges, np.where(missing, 0.0, given), side="right")
         ids = (FIRST_ID + bins).astype(np.int32) if len(self.counts) > FIRST_ID else np.full(len(bins), RARE_ID)
         ids[missing] = MISSING_ID if self.counts[MISSING_ID] else RARE_ID
         return ids.astype(np.int32)
@@ -141,18 +138,12 @@ class QuantileBins:
         return cls(edges=np.array(state["edges"], dtype=np.float64), counts=np.array(state["counts"], dtype=np.int64))
 
 
-def _bin_counts(edges: Floats, distinct: Floats, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    bins = np.searchsorted(edges, distinct, side="right")
-    found: npt.NDArray[np.int64] = np.add.reduceat(counts, np.searchsorted(bins, np.arange(len(edges) + 1)))
-    return found
-
-
-def _quantile_edges(distinct: Floats, counts: npt.NDArray[np.int64], n_bins: int) -> Floats:
+def _quantile_edges(distinct: Floats, counts: Counts, n_bins: int) -> Floats:
     """Edges of bins with about equal mass, all of them numbers of the table.
 
-    A number that fills a bin by itself (the zeros of a count, say) gets a bin of its own, and the others share
-    what is left; plain quantiles would put 90 % zeros and all other numbers into one bin. Where such a number
-    stands amid the others it cuts a bin in two, so there may be a few more than `n_bins`.
+    A number that fills a bin by itself, such as the zeros of a count, gets its own bin, and the others share the rest.
+    Plain quantiles would put 90 % zeros and all other numbers into one bin. Such a number may cut a bin in two, which
+    gives a few more than `n_bins`.
     """
     heavy = counts * n_bins >= counts.sum()
     after_heavy = np.flatnonzero(heavy[:-1]) + 1
@@ -165,12 +156,10 @@ def _quantile_edges(distinct: Floats, counts: npt.NDArray[np.int64], n_bins: int
     return np.unique(edges[edges > distinct[0]])
 
 
-def number_counts(
-    numbers: pl.Series, counts: npt.NDArray[np.int64] | None = None
-) -> tuple[Floats, npt.NDArray[np.int64], int]:
+def number_counts(numbers: pl.Series, counts: Counts | None = None) -> tuple[Floats, Counts, int]:
     """Ascending different numbers, the rows of each, and the rows without a number.
 
-    Each number given stands for one row, or for as many as `counts` says.
+    Each given number counts as one row, or as many as `counts` says.
     """
     rows = np.ones(len(numbers), dtype=np.int64) if counts is None else counts
     known = numbers.is_not_null().to_numpy()
@@ -182,14 +171,14 @@ def number_counts(
 
 @dataclass(frozen=True, kw_only=True)
 class Moments:
-    """Mean and standard deviation of numbers that come chunk by chunk.
+    """Mean and standard deviation of numbers that arrive chunk by chunk.
 
-    Chunks are joined in their order, so the same chunks give the same bits wherever they lie. Sums are kept in units of
-    a power of two near the largest number: squares of numbers beyond 1e154 would overflow, and no digit is lost.
+    Merging the same chunks in the same order gives the same bits. Sums are in units of a power of two near the largest
+    number, because squares of numbers beyond 1e154 would overflow; this loses no digit.
 
     Attributes:
-        n_rows: numbers so far.
-        unit: what `centre` and `squares` are counted in.
+        n_rows: how many numbers.
+        unit: unit of `centre` and `squares`.
         centre: mean, in units.
         squares: sum of squared distances from the mean, in squared units.
         low: smallest number.
@@ -204,11 +193,10 @@ class Moments:
     high: float = -math.inf
 
     @classmethod
-    def of(cls, numbers: Floats, counts: npt.NDArray[np.int64] | None = None) -> Moments:
-        """Of known numbers, each once or as many times as `counts` says.
+    def of(cls, numbers: Floats, counts: Counts | None = None) -> Moments:
+        """Moments of known numbers, each counted once or as often as `counts` says.
 
-        Numbers with counts should be ascending, as `number_counts` gives them: sums then do not depend on the order in
-        which values were met.
+        Numbers with counts should be ascending, as from `number_counts`, so sums do not depend on the order of rows.
         """
         if counts is not None:
             numbers, counts = numbers[counts > 0], counts[counts > 0]
@@ -223,7 +211,7 @@ class Moments:
         return cls(n_rows=n_rows, unit=unit, centre=centre, squares=spread * n_rows, low=low, high=high)
 
     def merge(self, other: Moments) -> Moments:
-        """Of both sets of numbers."""
+        """The moments of both sets of numbers together."""
         if not self.n_rows or not other.n_rows:
             return self if self.n_rows else other
         unit, n_rows = max(self.unit, other.unit), self.n_rows + other.n_rows
@@ -240,23 +228,23 @@ class Moments:
 
     @property
     def mean(self) -> float:
-        """0 of no numbers; exact of a constant."""
+        """0 if there are no numbers; exact for a constant."""
         if not self.n_rows:
             return 0.0
         return self.low if self.low == self.high else self.centre * self.unit
 
     @property
     def std(self) -> float:
-        """Standard deviation; 1 of no numbers and of a constant."""
+        """Standard deviation; 1 if there are no numbers, and for a constant."""
         if not self.n_rows or self.low == self.high:
             return 1.0
         return math.sqrt(self.squares / self.n_rows) * self.unit or 1.0
 
 
 def log2_texts(numbers: pl.Series) -> pl.Series:
-    """The paper's categories of a count: floor(ln(x)^2) above 2, else x - 2; fractions are dropped first.
+    """The paper's categories of a count: floor(ln(x)^2) above 2, else x - 2, both after dropping the fraction.
 
-    The two never meet: the first gives 1 or more, the second 0 or less.
+    The two never collide: the first gives 1 or more, the second 0 or less.
 
     Example:
         >>> log2_texts(pl.Series([0.0, 2.0, 3.0, 100.0, None])).to_list()
@@ -281,14 +269,14 @@ def log2_intervals(bins: pl.Series) -> pl.Series:
 
 
 def _bin_starts(bins: Floats) -> Floats:
-    """The smallest whole number of each bin of `log2_texts`, or of the next one that has any."""
+    """The smallest whole number of each bin of `log2_texts`, or of the next bin if it is empty."""
     with np.errstate(over="ignore"):
         starts = np.ceil(np.exp(np.sqrt(np.maximum(bins, 1.0))))
-    # Rounding may put a start into the bin below.
+    # Rounding may put a start into the previous bin.
     starts += np.floor(np.log(starts) ** 2) < bins
     return np.where(bins > 0, starts, bins + 2)
 
 
 def _edge_text(edge: float) -> str:
-    """Whole numbers digit by digit, so that neighbours differ; very large ones with six digits."""
+    """All digits of whole numbers, so neighbours differ; six digits of very large ones."""
     return f"{edge:.0f}" if abs(edge) < 1e15 else f"{edge:.6g}"

@@ -1,8 +1,7 @@
-"""A handful of rows, as a service gets them: encoded value by value.
+"""A few rows, as a service receives them, encoded value by value.
 
-Whole columns are encoded by vectorised operations, each of which costs some tenth of a millisecond however few values
-there are. For a few rows plain Python is many times faster. What it cannot treat exactly alike it leaves to the
-vectorised form.
+Columns are encoded by vectorised operations, each of which costs a tenth of a millisecond even for a single value. For
+a few rows, plain Python is many times faster. It falls back to columns for values it cannot handle exactly.
 """
 
 from __future__ import annotations
@@ -27,7 +26,17 @@ _INT64_LIMIT = 2**63
 
 
 class NeedsColumnsError(Exception):
-    """A value that only the vectorised form can treat; never leaves this package."""
+    """A value that only the vectorised form can handle; never leaves this package."""
+
+
+def is_plain(value: object) -> bool:
+    """Whether a frame of this value alone would hold it as it is: None, text, a boolean or a 64-bit number.
+
+    Subclasses are not: numpy's float64 is a float whose text is another.
+    """
+    if type(value) is int:
+        return -_INT64_LIMIT <= value < _INT64_LIMIT
+    return value is None or type(value) in (str, bool, float)
 
 
 def normal_text(text: str) -> str:
@@ -58,12 +67,12 @@ def _normal_date_time(date: str, minute: str, second: str | None, fraction: str 
 
 
 def missing_texts(missing_values: Iterable[str]) -> frozenset[str]:
-    """The texts that mean missing, in their normal spelling."""
+    """Texts that mean missing, in their normal spelling."""
     return frozenset(map(normal_text, ("", *missing_values)))
 
 
 def canonical_values(values: Sequence[object], missing: frozenset[str]) -> list[str | None]:
-    """`values.canonical` of Python values.
+    """`values.canonical` for Python values.
 
     Raises:
         NeedsColumnsError: for values that are not text, whole numbers, booleans or missing.
@@ -77,10 +86,10 @@ def canonical_values(values: Sequence[object], missing: frozenset[str]) -> list[
 
 
 def number_values(values: Sequence[object], missing: frozenset[str]) -> np.ndarray:
-    """`values.as_number` of Python values as float64, NaN for missing.
+    """`values.as_number` for Python values, as float64 with NaN for missing.
 
     Raises:
-        NeedsColumnsError: for values that are not plain finite numbers, text of such, or missing.
+        NeedsColumnsError: for values that are not plain finite numbers, their texts, or missing.
     """
     return np.array([_number(value, missing) for value in values], dtype=np.float64)
 
@@ -88,7 +97,7 @@ def number_values(values: Sequence[object], missing: frozenset[str]) -> np.ndarr
 class TextIndex:
     """Positions of texts in a long list, without a second copy of the texts.
 
-    Hashes are kept sorted: twelve bytes a text, where a dict would take a hundred and more.
+    It keeps sorted hashes, twelve bytes per text; a dict would take more than a hundred.
     """
 
     def __init__(self, texts: pl.Series) -> None:

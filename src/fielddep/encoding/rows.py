@@ -1,14 +1,14 @@
-"""Encoded rows: arrays by name on the side of the data, a batch of tensors on the way to a model.
+"""Encoded rows: named arrays for data, batches of tensors for models.
 
-`EncodedRows.take`, `.batch` and `.concat` are the only code that walks all arrays, so a further input of the models
-is added here, in the encoder and nowhere else.
+Only `EncodedRows.take`, `.batch` and `.concat` go over all arrays, so a new input of the models is added here, in the
+encoder and nowhere else.
 
 Shape legend: R rows, B rows of a batch, F fields and crosses, N numerical fields given as `value x vector`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,11 +25,11 @@ RowNumbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """All that a model may know of the columns of ids.
+    """What a model may know about the columns of ids.
 
-    Ids of all fields live in one joint range: field f owns `n_ids[f]` consecutive ids starting at `offsets[f]`.
-    Within a field, local id 0 means *missing* and local id 1 means *rare or unknown*; a numerical field given as
-    `value x vector` has the two local ids 0 (*missing*) and 1 (*a number*).
+    Ids of all fields share one joint range: field f owns `n_ids[f]` consecutive ids from `offsets[f]` on. Within a
+    field, local id 0 means *missing* and local id 1 *rare or unknown*; a numerical field given as `value x vector` has
+    the two local ids 0 (*missing*) and 1 (*a number*).
     """
 
     names: tuple[str, ...]
@@ -39,11 +39,11 @@ class Layout:
     crosses: tuple[tuple[int, int], ...] = ()
     """Positions of the two fields of each cross; crosses are the last columns of ids."""
     counts: tuple[np.ndarray, ...] | None = field(default=None, compare=False, repr=False)
-    """Training rows of every local id, per column, where they are known."""
+    """Training rows of every local id, per column, if known."""
 
     @property
     def n_columns(self) -> int:
-        """Columns of ids: fields and crosses."""
+        """Number of columns of ids: fields and crosses."""
         return len(self.n_ids)
 
     @property
@@ -63,16 +63,16 @@ class Layout:
 
     @cached_property
     def offsets_F(self) -> npt.NDArray[np.int64]:
-        """The same as an array, cached because every batch needs it; do not change it."""
+        """The same as an array, cached because every batch needs it. Do not modify it."""
         return np.cumsum((0, *self.n_ids[:-1]), dtype=np.int64)[: self.n_columns]
 
 
 class Inputs(NamedTuple):
-    """What a model sees of the rows of a batch.
+    """The part of a batch that a model sees.
 
     Attributes:
         ids_BF: joint ids, int64.
-        numbers_BN: standardised numbers of the numerical fields, float32; 1 where the number is missing.
+        numbers_BN: standardised numbers of the numerical fields, float32; 1 if missing.
     """
 
     ids_BF: torch.Tensor
@@ -120,13 +120,13 @@ class Batch:
 class EncodedRows:
     """Rows after encoding.
 
-    They are numpy arrays and not tensors, because numpy stays on the calling thread: torch would start worker threads
-    for every thread that prepares batches, and those would take the cores from the training.
+    They are numpy arrays and not tensors, because numpy stays on the calling thread: torch would start workers for
+    every thread that prepares batches, which would take the cores from training.
 
     Attributes:
         layout: what the ids mean.
-        arrays: `ids` (R, F): local ids, int32. Optional are `numbers` (R, N): standardised numbers, float32, 1 where
-            missing; `target` (R): float32, or class index, int64; `weight` (R): sample weights, float32.
+        arrays: `ids` (R, F): local ids, int32. Optional: `numbers` (R, N): standardised numbers, float32, 1 if missing;
+            `target` (R): float32, or class index, int64; `weight` (R): sample weights, float32.
 
     Example:
         >>> layout = Layout(names=("colour", "size"), n_ids=(4, 3))
@@ -176,13 +176,13 @@ class EncodedRows:
         return replace(self, arrays={name: values for name, values in changed.items() if values is not None})
 
     def take(self, rows: RowNumbers | slice) -> EncodedRows:
-        """The given rows: a copy of those of some numbers, a view of a slice."""
+        """Some of the rows: a copy for row numbers, a view for a slice."""
         if isinstance(rows, slice):
             return replace(self, arrays={name: values[rows] for name, values in self.arrays.items()})
         return replace(self, arrays={name: np.take(values, rows, axis=0) for name, values in self.arrays.items()})
 
     def batch(self, rows: RowNumbers | slice = slice(None)) -> Batch:
-        """The given rows as a batch, local ids turned into joint ids."""
+        """Some of the rows as a batch, with joint ids."""
         taken = self.take(rows)
         ids_BF = np.add(taken.ids_RF, self.layout.offsets_F, dtype=np.int64)
         return Batch(
@@ -193,7 +193,7 @@ class EncodedRows:
 
     @staticmethod
     def concat(chunks: Sequence[EncodedRows]) -> EncodedRows:
-        """The rows of one or more chunks of the same layout, with the arrays that all of them have."""
+        """The rows of one or more chunks of one layout, with the arrays that all of them have."""
         first = chunks[0]
         if len(chunks) == 1:
             return first
@@ -201,65 +201,46 @@ class EncodedRows:
         arrays = {name: np.concatenate([chunk.arrays[name] for chunk in chunks]) for name in shared}
         return replace(first, arrays=arrays)
 
-    def blocks(self) -> Iterator[EncodedRows]:
-        """All rows as one chunk; a store has several."""
-        yield self
-
 
 class RowSample:
     """A fair sample of rows that arrive chunk by chunk, in bounded memory.
 
-    Every row draws a random number, and the rows with the smallest numbers stay. So each row has the same chance,
-    however many there are, and the sample depends only on the seed.
+    Every row draws a random number, and the rows with the smallest numbers stay. So every row has the same chance, and
+    the sample depends on the seed only.
 
-    Args:
-        n_rows: rows to keep at most.
-        seed: seed of the choice.
+    Attributes:
+        table: the rows kept so far, in their order; None before the first chunk.
+        numbers: their row numbers among all rows added, counted from 0.
+        n_seen: rows added so far.
     """
 
     def __init__(self, n_rows: int, *, seed: int = 0) -> None:
-        self.n_rows = n_rows
-        self.n_seen = 0
-        """Rows added so far."""
-        self._rng = np.random.default_rng(seed)
+        self.n_rows, self.n_seen = n_rows, 0
+        self.table: EncodedRows | None = None
+        self.numbers: RowNumbers = np.empty(0, dtype=np.int64)
         self._draws = np.empty(0)
-        self._numbers = np.empty(0, dtype=np.int64)
-        self._table: EncodedRows | None = None
+        self._rng = np.random.default_rng(seed)
 
     def add(self, chunk: EncodedRows) -> None:
         """Let the rows of a chunk take part."""
         draws = self._rng.random(len(chunk))
         bound = self._draws.max() if len(self._draws) >= self.n_rows else np.inf
         chosen = np.flatnonzero(draws < bound)
-        self._draws = np.concatenate([self._draws, draws[chosen]])
-        self._numbers = np.concatenate([self._numbers, self.n_seen + chosen])
         new = chunk.take(chosen)
-        self._table = new if self._table is None else EncodedRows.concat([self._table, new])
+        table = new if self.table is None else EncodedRows.concat([self.table, new])
+        draws = np.concatenate([self._draws, draws[chosen]])
+        numbers = np.concatenate([self.numbers, self.n_seen + chosen])
         self.n_seen += len(chunk)
-        self._drop()
-
-    @property
-    def table(self) -> EncodedRows | None:
-        """The rows kept so far, in the order in which they came; None before the first chunk."""
-        return self._table
+        if len(draws) > self.n_rows:
+            kept = np.sort(np.argpartition(draws, self.n_rows)[: self.n_rows])
+            table, draws, numbers = table.take(kept), draws[kept], numbers[kept]
+        self.table, self._draws, self.numbers = table, draws, numbers
 
     @property
     def rows(self) -> EncodedRows:
-        """The same, where there was a chunk."""
-        assert self._table is not None
-        return self._table
-
-    @property
-    def numbers(self) -> RowNumbers:
-        """Row numbers of the sample among all rows added, counted from 0."""
-        return self._numbers
-
-    def _drop(self) -> None:
-        if len(self._draws) <= self.n_rows or self._table is None:
-            return
-        kept = np.sort(np.argpartition(self._draws, self.n_rows)[: self.n_rows])
-        self._draws, self._numbers = self._draws[kept], self._numbers[kept]
-        self._table = self._table.take(kept)
+        """The rows kept, if there was a chunk."""
+        assert self.table is not None
+        return self.table
 
 
 def sample_rows(chunks: Iterable[EncodedRows], n_rows: int, *, seed: int = 0) -> RowSample:

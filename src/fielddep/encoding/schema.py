@@ -1,9 +1,7 @@
-"""Kinds: is a column a category or a measure?
+"""Schema: the fields of a table, their kinds, and the target. All of it is inferred and can be overridden.
 
-Whole numbers are the hard case. In the tables this library is made for they are mostly codes (a user, an hour,
-a flight), so they are categories unless they look like a measure.
-
-Schema: the fields of a table, their kinds, and the target. Inferred, and every choice can be overridden.
+A field is categorical or numerical. Whole numbers are the hard case: in the tables this library is made for, most are
+codes (a user, an hour, a flight), so they are categorical unless they look like a measure.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ _ID_WORDS = frozenset((
 _ID_ENDINGS = frozenset((
     "no", "nr", "nbr", "num", "number", "category", "cat", "type", "class", "group", "label", "flag",
 ))
-"""Words that say id at the end of a name only: `flight_number` is a code, `number_of_visits` a count."""
+"""Words that mean an id at the end of a name only: `flight_number` is a code, `number_of_visits` a count."""
 _ID_OWNERS = frozenset((
     "user", "item", "customer", "client", "product", "movie", "device", "session", "ad", "site", "app", "page",
 ))
@@ -39,20 +37,23 @@ _ID_OWNERS = frozenset((
 _MANY_NEGATIVE = 64
 _MANY_DENSE = 30
 _TOO_MANY_DENSE = 10_000
-"""No amount takes every whole number of so long a range; numbered users, movies or tags do."""
-_ROWS_A_VALUE = 30
+"""No amount takes every whole number of such a long range; numbered users, movies or tags do."""
+_ROWS_PER_VALUE = 30
+_MIN_ROWS_UNIQUE = 20
+
+log = logging.getLogger(__name__)
 
 
 def infer_kind(column: pl.Series, missing_values: Iterable[str] = ("",), counted: pl.DataFrame | None = None) -> Kind:
-    """Categorical or numerical, judged by dtype, values and name; a categorical dtype is taken at its word.
+    """Categorical or numerical, by dtype, values and name; a categorical dtype is always categorical.
 
-    Text is judged as numbers when every text in it is a number and none has a leading zero (postcodes have).
-    Numbers with fractions are numerical; whole numbers are judged by `looks_like_measure`.
+    Text counts as numbers if every text is a number without a leading zero, as in postcodes. Numbers with fractions are
+    numerical; for whole numbers, `looks_like_measure` decides.
 
     Args:
         column: the raw column.
         missing_values: texts that mean missing.
-        counted: `distinct_values` of the column, where the caller has them already.
+        counted: `distinct_values` of the column, if the caller has them already.
     """
     if isinstance(column.dtype, (pl.Categorical, pl.Enum)):
         return "categorical"
@@ -69,11 +70,10 @@ def infer_kind(column: pl.Series, missing_values: Iterable[str] = ("",), counted
 
 
 def looks_like_measure(whole: pl.Series, n_rows: int) -> bool:
-    """Whether whole numbers, given once each, that `n_rows` rows hold are an amount rather than a code.
+    """Whether different whole numbers from `n_rows` rows are amounts rather than codes.
 
-    They are when there are many with negatives among them; when most rows have a number of their own; or when
-    they fill a range of moderate length densely with few rows each. The last two do not count for a column named like
-    an id.
+    They are if there are many and some are negative, if most rows have a number of their own, or if they fill a range
+    of moderate length densely with few rows each. The last two do not apply to a column named like an id.
     """
     known = whole.drop_nulls()
     n_distinct, low, high = known.n_unique(), int(known.min()), int(known.max())  # type: ignore[arg-type]  # integers
@@ -83,13 +83,13 @@ def looks_like_measure(whole: pl.Series, n_rows: int) -> bool:
         return False
     dense = high - low + 1 <= 2 * n_distinct
     moderate = _MANY_DENSE < n_distinct <= _TOO_MANY_DENSE
-    return n_distinct > n_rows / 2 or (dense and moderate and n_rows < _ROWS_A_VALUE * n_distinct)
+    return n_distinct > n_rows / 2 or (dense and moderate and n_rows < _ROWS_PER_VALUE * n_distinct)
 
 
 def is_row_number(column: pl.Series, missing_values: Iterable[str] = ("",)) -> bool:
-    """Whether a column gives every row a whole number of its own from one dense range, as an order number does.
+    """Whether every row has a whole number of its own from one dense range, like an order number.
 
-    Training rows hold only a part of such a range, so up to half of it may be absent.
+    Up to half of the range may be absent, because training rows hold only a part of it.
     """
     whole = as_whole_numbers(column, missing_values)
     if whole is None or whole.has_nulls() or whole.n_unique() < len(whole) or not len(whole):
@@ -98,7 +98,7 @@ def is_row_number(column: pl.Series, missing_values: Iterable[str] = ("",)) -> b
 
 
 def is_id_name(name: str) -> bool:
-    """Whether a word of the name says that the column holds ids or codes.
+    """Whether a word in the name suggests ids or codes.
 
     Example:
         >>> is_id_name("userId"), is_id_name("flight number"), is_id_name("number of visits"), is_id_name("humidity")
@@ -113,11 +113,6 @@ def is_id_name(name: str) -> bool:
 
 def _has_leading_zero(column: pl.Series) -> bool:
     return column.dtype == pl.String and bool(column.str.contains(r"^\s*-?0\d").any())
-
-
-log = logging.getLogger(__name__)
-
-_MIN_ROWS_UNIQUE = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,14 +132,14 @@ class Field:
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """What the columns of a table are for.
+    """The roles of the columns of a table.
 
     Attributes:
         fields: columns that a model sees, in its order.
         target: column to predict; None for a table without one.
         weight: column of sample weights.
         split_column: column that decided the split.
-        skipped: columns left out because they can teach nothing, each with the reason.
+        skipped: columns that are useless to a model, each with the reason.
     """
 
     fields: tuple[Field, ...]
@@ -182,14 +177,14 @@ class Schema:
 
 
 def target_name(columns: Sequence[str], config: Config) -> str:
-    """The target's column, which must be named."""
+    """The column of the target; a SchemaError if the settings name none."""
     if config.data.target is None:
         raise SchemaError(f"a target is needed; set data.target (--target) to one of {', '.join(columns)}")
     return config.data.target
 
 
 def build_schema(planned: Mapping[str, Field | str], target: Target, config: Config) -> Schema:
-    """The schema of planned columns; warns of those left out.
+    """The schema of planned columns, with a warning for each skipped one.
 
     Raises:
         SchemaError: for fewer than two fields.
@@ -199,22 +194,12 @@ def build_schema(planned: Mapping[str, Field | str], target: Target, config: Con
     _check_enough(fields, skipped)
     for name, reason in skipped:
         log.warning("field %r is left out: %s; name its kind in data.kinds to keep it", name, reason)
-    return Schema(
-        fields=fields,
-        target=target,
-        weight=config.data.weight,
-        split_column=config.split.column,
-        skipped=skipped,
-    )
-
-
-def check_names(table: pl.DataFrame, config: Config) -> None:
-    """Refuse settings that name a column the table does not have."""
-    check_column_names(table.columns, config)
+    weight, split_column = config.data.weight, config.split.column
+    return Schema(fields=fields, target=target, weight=weight, split_column=split_column, skipped=skipped)
 
 
 def check_column_names(columns: Sequence[str], config: Config) -> None:
-    """`check_names` of a table of which the column names are known."""
+    """Refuse settings that name a column the table does not have."""
     data = config.data
     for setting, names in (
         ("data.target", [data.target] if data.target else []),
@@ -227,7 +212,7 @@ def check_column_names(columns: Sequence[str], config: Config) -> None:
     ):
         for name in names:
             if name not in columns:
-                raise SchemaError(f"{setting} names {name!r}, which is no column; {did_you_mean(name, columns)}")
+                raise SchemaError(f"{setting} names {name!r}, which is not a column; {did_you_mean(name, columns)}")
     for reserved in (data.target, data.weight):
         if reserved is not None and reserved in (data.fields or ()):
             raise SchemaError(f"data.fields must not name {reserved!r}, the target or weight; remove it there")
@@ -236,18 +221,18 @@ def check_column_names(columns: Sequence[str], config: Config) -> None:
 
 
 def _check_split_column(columns: Sequence[str], name: str, method: str) -> None:
-    """Refuse a column that would be left out of the fields and yet decide nothing."""
+    """Refuse a column that would not decide the split but would still be excluded from the fields."""
     if method not in ("group", "time", "column"):
         raise SplitError(
             f"split.column is for split.method group, time or column; split.method is {method}, split.column is "
-            f"{name!r}; set split.method, or leave split.column out"
+            f"{name!r}. Set split.method, or remove split.column"
         )
     if name not in columns:
-        raise SplitError(f"split.column names {name!r}, which is no column; {did_you_mean(name, columns)}")
+        raise SplitError(f"split.column names {name!r}, which is not a column; {did_you_mean(name, columns)}")
 
 
 def plan_fields(table: pl.DataFrame, config: Config) -> dict[str, Field | str]:
-    """Each column that may be a field: the field, or why it can teach nothing."""
+    """For each column that may be a field: the field, or why it is useless."""
     names = candidate_names(table.columns, config)
     return {name: plan_field(name, distinct_values(table[name]), config.data) for name in names}
 
@@ -263,13 +248,7 @@ def candidate_names(columns: Sequence[str], config: Config) -> list[str]:
 
 
 def plan_field(name: str, counted: pl.DataFrame, data: DataConfig) -> Field | str:
-    """The field of a column, or why it can teach nothing.
-
-    Args:
-        name: the column.
-        counted: its different raw values (value) and the rows of each (n), as `distinct_values` gives them.
-        data: settings.
-    """
+    """The field of a column, or why it is useless; `counted` is `distinct_values` of the column."""
     kind = data.kinds.get(name) or infer_kind(counted["value"].alias(name), data.missing_values, counted)
     if may_skip(name, data):
         reason = skip_reason(counted.with_columns(value=canonical(counted["value"], data.missing_values)), kind)
@@ -279,24 +258,19 @@ def plan_field(name: str, counted: pl.DataFrame, data: DataConfig) -> Field | st
 
 
 def make_field(name: str, kind: Kind, data: DataConfig) -> Field:
-    """A field of a known kind, entering as the settings say."""
+    """A field of a known kind, with the settings of the column."""
     default: Numeric = "quantile"
     numeric = for_field(data.numeric, name, default) if kind == "numerical" else None
     return Field(name=name, kind=kind, numeric=numeric)
 
 
 def may_skip(name: str, data: DataConfig) -> bool:
-    """Whether a column may be left out as useless; one that the user lists may not."""
+    """Whether a useless column may be skipped: not if the settings name it as a field."""
     return name not in (data.fields or ()) and name not in data.kinds
 
 
 def skip_reason(counted: pl.DataFrame, kind: Kind) -> str | None:
-    """Why a field can teach nothing; None where it can.
-
-    Args:
-        counted: canonical values and the number of rows of each, columns value and n.
-        kind: kind of the field.
-    """
+    """Why a field of canonical values (value) with the rows of each (n) is useless; None if it is not."""
     n_rows, n_distinct = int(counted["n"].sum()), counted["value"].n_unique()
     if n_rows and counted["value"].null_count() == len(counted):
         return "all its values are missing"
@@ -320,6 +294,6 @@ def _check_enough(fields: tuple[Field, ...], skipped: tuple[tuple[str, str], ...
     given = f"given {len(fields)} ({', '.join(f.name for f in fields)})" if fields else "given none"
     reasons = "".join(f"; {name!r} was left out: {reason}" for name, reason in skipped)
     raise SchemaError(
-        f"a model needs at least two fields, as it learns how they depend on each other; {given}{reasons}; add "
+        f"a model needs at least two fields, because it learns how they depend on each other; {given}{reasons}. Add "
         "columns, or name the kinds of these in data.kinds to keep them"
     )

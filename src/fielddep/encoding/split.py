@@ -1,8 +1,8 @@
 """Splits: which rows train, which stop the training early, and which give the final metrics.
 
-Every row gets a 64-bit draw, a keyed hash of its row number; within each stratum the rows with the smallest draws are
-test rows, the next are validation rows. So the part of a row follows from the table and the settings alone, whichever
-command asks, and chunks of rows may come in any order. A row's number is its place in the table as it is read.
+Every row gets a 64-bit draw, a keyed hash of its row number. Within each stratum, the rows with the smallest draws are
+test rows and the next ones are validation rows. So the part of a row depends on the table and the settings only,
+whichever command asks and in whatever order chunks are read. A row's number is its place in the table.
 """
 
 from __future__ import annotations
@@ -17,65 +17,71 @@ import polars as pl
 
 from fielddep.config.settings import SplitConfig
 from fielddep.encoding.coded import CodedTable
-from fielddep.encoding.draws import Draws, Floats, Numbers, draw, one_of, order_statistics, select_smallest
+from fielddep.encoding.ordering import (
+    Draws,
+    Floats,
+    Numbers,
+    draw,
+    one_of,
+    order_statistics,
+    select_smallest,
+    split_by_time,
+)
 from fielddep.encoding.target import Target, guess_task
-from fielddep.encoding.times import split_by_time
 from fielddep.encoding.values import canonical, try_numbers
 from fielddep.errors import SplitError
 from fielddep.wording import did_you_mean
 
 Parts = npt.NDArray[np.uint8]
-"""Part of every row, as a place in `PART_NAMES`."""
+"""Part of every row, as an index into `PART_NAMES`."""
 ReadParts = Callable[[int, int], Parts]
-"""Parts of the rows from a first to a last one."""
+"""Parts of the rows from `start` to `stop`."""
 Keys = npt.NDArray[Any]
-"""Cells of the column that decides: codes, or numbers where the column is kept as numbers."""
+"""Cells of the column that decides: codes, or numbers if the column is kept as numbers."""
 Sizes = tuple[int, int, int]
+
+_StrataOf = Callable[[Keys], Numbers] | None
 
 PART_NAMES = ("train", "validation", "test")
 SPLIT_VERSION = 2
-"""Changes whenever the same table and settings are split otherwise than before."""
+"""Changes whenever the same table and settings give another split than before."""
 N_TENTHS = 10
 _NAMED = {"train": 0, "training": 0, "validation": 1, "valid": 1, "val": 1, "dev": 1, "test": 2}
 _PARTS, _FOLDS, _STRATA, _GROUPS = 0, 1, 1 << 32, (1 << 32) + 1
-"""Streams of draws: parts of rows, folds of rows (d further for those of draw d), order of strata, of groups."""
+"""Streams of draws: parts of rows, folds of rows (plus the number of the draw), order of strata, order of groups."""
 
 
-class Rule(Protocol):
-    """Part and fold of a row by its number and its key."""
+class _Rule(Protocol):
+    """Part and fold of a row, by its number and its key."""
 
-    def parts(self, rows: Numbers, keys: Keys | None) -> Parts:
-        """Parts of rows."""
+    def parts(self, rows: Numbers, keys: Keys | None) -> Parts: ...
 
-    def folds(self, rows: Numbers, keys: Keys | None, n: int, number: int) -> Numbers:
-        """Folds of training rows."""
+    def folds(self, rows: Numbers, keys: Keys | None, n: int, number: int) -> Numbers: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Split:
-    """How the rows of a table are shared out.
+    """How the rows of a table are divided.
 
     Attributes:
         sizes: rows for training, validation and test.
         column: the column whose cells decide, together with row numbers; None for a random split.
         rule: how they decide.
-        version: the way of splitting.
     """
 
     sizes: Sizes
     column: str | None
-    rule: Rule
-    version: int = SPLIT_VERSION
+    rule: _Rule
 
     def parts(self, start: int, stop: int, keys: Keys | None = None) -> Parts:
         """Parts of the rows from `start` to `stop`, given their cells of `column`."""
         return self.rule.parts(np.arange(start, stop), keys)
 
     def folds(self, start: int, stop: int, keys: Keys | None = None, *, n: int, draw: int) -> Numbers:
-        """Folds, 0 to n - 1, of the training rows from `start` to `stop`; what is given of other rows means nothing.
+        """Folds, 0 to n - 1, of the training rows from `start` to `stop`; those of other rows are meaningless.
 
-        Every `draw` gives other folds. Groups stay whole. Folds of a split by time follow each other in time, whatever
-        the draw.
+        Every `draw` gives other folds, which keep groups together. Folds of a split by time follow each other in time,
+        whatever the draw.
         """
         return self.rule.folds(np.arange(start, stop), keys, n, draw)
 
@@ -85,17 +91,17 @@ class Split:
 
 
 def plan_split(table: CodedTable, config: SplitConfig, target: str | None) -> Split:
-    """How to share out the rows of a table; a part whose share is above 0 gets at least one row.
+    """Decide how to divide the rows of a table; a part with a share above 0 gets at least one row.
 
     Raises:
         SplitError: if the column is absent or unusable, or no row is left for training.
     """
     column: str | None = None
-    rule: Rule
+    rule: _Rule
     if not table.n_rows:
         raise _no_training_rows(config.method, 0)
     if config.method == "random":
-        rule, sizes = _draw_parts(table, None, _Strata(), np.array([table.n_rows]), config)
+        rule, sizes = _draw_parts(table, None, None, np.array([table.n_rows]), config)
     elif config.method == "stratified":
         column = split_column(list(table.columns), target, "data.target")
         rule, sizes = _plan_stratified(table, column, config)
@@ -110,8 +116,8 @@ def plan_split(table: CodedTable, config: SplitConfig, target: str | None) -> Sp
 
 def _no_training_rows(method: str, n_rows: int) -> SplitError:
     return SplitError(
-        f"training needs at least one row; method {method!r} left none of {n_rows}. Lower split.validation and "
-        "split.test, or give more rows"
+        f"training needs at least one row; split.method {method!r} leaves none of {n_rows}. Lower split.validation and "
+        "split.test, or add rows"
     )
 
 
@@ -119,22 +125,22 @@ def split_column(columns: Sequence[str], name: str | None, setting: str) -> str:
     """The column that a split needs.
 
     Raises:
-        SplitError: if it is not named, or there is none of that name.
+        SplitError: if no column is named, or the table has none of that name.
     """
     if name is None:
         raise SplitError(f"this split needs a column; set {setting}")
     if name not in columns:
-        raise SplitError(f"{setting} names {name!r}, which is no column; {did_you_mean(name, columns)}")
+        raise SplitError(f"{setting} names {name!r}, which is not a column; {did_you_mean(name, columns)}")
     return name
 
 
 def wanted_rows(share: float, n_rows: int) -> int:
-    """Rows of a part: its share, and at least one where the share is above 0."""
+    """Rows of a part; at least one if its share is above 0."""
     return max(1, round(share * n_rows)) if share > 0 else 0
 
 
 def _rows_of(groups: Numbers | Parts, counts: Numbers, n_groups: int = 0) -> Numbers:
-    """Rows of every group of codes, by the group and the rows of each code."""
+    """Rows of every group, given the group and the rows of each code."""
     return np.bincount(groups, weights=counts, minlength=n_groups).astype(np.int64)
 
 
@@ -147,39 +153,23 @@ def _dense_rank(texts: pl.Series) -> Numbers:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Strata:
-    """Stratum of a row by its code, or by its number and the last number of each stratum; all are of one by default."""
-
-    by_code: Numbers | None = None
-    edges: Floats | None = None
-
-    def of(self, keys: Keys | None) -> Numbers | None:
-        if keys is None:
-            return None
-        if self.by_code is not None:
-            return self.by_code[keys]
-        assert self.edges is not None
-        return np.searchsorted(self.edges, keys)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class _DrawnRows:
     """The smallest draws of each stratum are test rows, the next are validation rows.
 
     Attributes:
         seed: seed of the draws.
-        strata: stratum of every row.
-        bounds: draws below which the test rows, and the test and validation rows of each stratum lie (2, S).
-        fixed: parts by code, where rows are of stratum -1.
+        strata: from keys to strata; None for one stratum.
+        bounds: per stratum, the draws below which test rows, and test or validation rows lie (2, S).
+        fixed: parts by code, for rows of stratum -1.
     """
 
     seed: int
-    strata: _Strata
+    strata: _StrataOf
     bounds: Draws
     fixed: Parts | None = None
 
     def parts(self, rows: Numbers, keys: Keys | None) -> Parts:
-        draws, strata = draw(self.seed, _PARTS, rows), self.strata.of(keys)
+        draws, strata = draw(self.seed, _PARTS, rows), _strata(self.strata, keys)
         test, both = self.bounds[:, 0] if strata is None else self.bounds[:, strata]
         parts: Parts = (draws < test).astype(np.uint8) + (draws < both)
         if self.fixed is None or keys is None or strata is None:
@@ -190,15 +180,19 @@ class _DrawnRows:
         return one_of(draw(self.seed, _FOLDS + number, rows), n)
 
 
+def _strata(strata: _StrataOf, keys: Keys | None) -> Numbers | None:
+    return None if strata is None or keys is None else strata(keys)
+
+
 def _draw_parts(
     table: CodedTable,
     column: str | None,
-    strata: _Strata,
+    strata: _StrataOf,
     sizes: Numbers,
     config: SplitConfig,
     fixed: Parts | None = None,
 ) -> tuple[_DrawnRows, Sizes]:
-    """Draw the same share of every stratum, given the rows of each; with `fixed` parts there are no test rows."""
+    """Draw the same share of every stratum, given the rows of each; with `fixed` parts, no test rows are drawn."""
     n_rows = int(sizes.sum())
     n_test = 0 if fixed is not None else min(wanted_rows(config.test, n_rows), n_rows)
     n_validation = min(wanted_rows(config.validation, n_rows), n_rows - n_test)
@@ -209,7 +203,7 @@ def _draw_parts(
     def chunks() -> Iterator[tuple[Draws, Numbers | None]]:
         for start, stop in table.chunks():
             keys = None if column is None else table.keys(column, start, stop)
-            yield draw(config.seed, _PARTS, np.arange(start, stop)), strata.of(keys)
+            yield draw(config.seed, _PARTS, np.arange(start, stop)), _strata(strata, keys)
 
     bounds = select_smallest(chunks, sizes, np.stack([test, both]))
     rule = _DrawnRows(seed=config.seed, strata=strata, bounds=bounds, fixed=fixed)
@@ -226,18 +220,18 @@ def _quotas(sizes: Numbers, order: Numbers, n_wanted: int) -> Numbers:
     return quotas
 
 
-def _plan_stratified(table: CodedTable, name: str, config: SplitConfig) -> tuple[Rule, Sizes]:
-    """Strata are classes, or tenths of the rows by value where the target is a number to regress on."""
+def _plan_stratified(table: CodedTable, name: str, config: SplitConfig) -> tuple[_Rule, Sizes]:
+    """Strata are classes or, for regression, tenths of the rows by target."""
     column = table.columns[name]
     if column.mode == "numbers":
         edges = order_statistics(lambda: _numbers(table, name), _ends_of_tenths(table.n_rows))
         sizes = np.sum(
             [np.bincount(np.searchsorted(edges, x), minlength=N_TENTHS) for x in _numbers(table, name)], axis=0
         )
-        return _draw_parts(table, name, _Strata(edges=edges), sizes, config)
+        return _draw_parts(table, name, lambda keys: np.searchsorted(edges, keys), sizes, config)
     counts = table.code_counts(name)
     by_code = _strata_of_values(column.values, counts)
-    return _draw_parts(table, name, _Strata(by_code=by_code), _rows_of(by_code, counts), config)
+    return _draw_parts(table, name, by_code.__getitem__, _rows_of(by_code, counts), config)
 
 
 def _numbers(table: CodedTable, name: str) -> Iterator[Floats]:
@@ -256,21 +250,21 @@ def _strata_of_values(values: pl.Series, counts: Numbers) -> Numbers:
 
 
 def _ends_of_tenths(n_rows: int) -> Numbers:
-    """Place, in sorted order, of the last number of every tenth but the highest; equal numbers are of one tenth."""
+    """Place, in sorted order, of the last number of every tenth but the highest; equal numbers share a tenth."""
     ends = -(-np.arange(1, N_TENTHS) * (n_rows + 1) // N_TENTHS) - 1
     return ends[ends < n_rows]
 
 
-def _plan_column(table: CodedTable, name: str, config: SplitConfig) -> tuple[Rule, Sizes]:
-    """Parts as the column says; without validation rows, a share of the training rows is drawn for them."""
+def _plan_column(table: CodedTable, name: str, config: SplitConfig) -> tuple[_Rule, Sizes]:
+    """Parts named by the column; if it names no validation rows, they are drawn from the training rows."""
     values, counts = table.columns[name].values, table.code_counts(name)
     parts = np.zeros(len(values), dtype=np.uint8)
     parts[counts > 0] = _parts_by_name(values.filter(pl.Series(counts > 0)))
     n_train, n_validation, n_test = _rows_of(parts, counts, len(PART_NAMES)).tolist()
     is_drawn = (parts == 0) & (n_validation == 0)
-    strata = _Strata(by_code=np.where(is_drawn, 0, -1))
+    by_code = np.where(is_drawn, 0, -1)
     sizes = np.array([0 if n_validation else n_train])
-    rule, (_, n_drawn, _) = _draw_parts(table, name, strata, sizes, config, fixed=parts)
+    rule, (_, n_drawn, _) = _draw_parts(table, name, by_code.__getitem__, sizes, config, fixed=parts)
     return rule, (n_train - n_drawn, n_validation + n_drawn, n_test)
 
 
@@ -280,8 +274,8 @@ def _parts_by_name(column: pl.Series) -> Parts:
     if part.null_count():
         bad = column.filter(part.is_null()).unique().head(5).to_list()
         raise SplitError(
-            f"split.column {column.name!r} must say train, validation (valid, val, dev) or test in every row; given "
-            f"also {', '.join(map(repr, bad))}. Correct these rows"
+            f"split.column {column.name!r} must hold train, validation (valid, val, dev) or test in every row; it also "
+            f"holds {', '.join(map(repr, bad))}. Correct these rows"
         )
     parts: Parts = part.to_numpy()
     return parts
@@ -292,7 +286,7 @@ def _parts_by_name(column: pl.Series) -> Parts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _WholeGroups:
-    """Rows of one group stay together; by code, the part of its group and the rank of the group's text."""
+    """Rows of one group stay together: for each code, the part of its group and the rank of the group's text."""
 
     seed: int
     part: Parts
@@ -305,10 +299,10 @@ class _WholeGroups:
         return one_of(draw(self.seed, _FOLDS + number, self.rank[keys]), n)
 
 
-def _plan_groups(table: CodedTable, name: str, config: SplitConfig) -> tuple[Rule, Sizes]:
-    """Whole groups, in the order of their draws, into test and validation while they come nearer to their share.
+def _plan_groups(table: CodedTable, name: str, config: SplitConfig) -> tuple[_Rule, Sizes]:
+    """Assign groups, in the order of their draws, to test and validation while that brings them nearer to their share.
 
-    Rows without a group are one group, as nobody knows whether they belong together.
+    Rows without a group form one group, because they might belong together.
     """
     counts, rank = table.code_counts(name), _dense_rank(canonical(table.columns[name].values))
     sizes = _rows_of(rank, counts)
@@ -337,24 +331,30 @@ def _pick_groups(groups: Numbers, sizes: Numbers, n_wanted: int) -> list[int]:
     return picked
 
 
-def _plan_times(table: CodedTable, name: str, config: SplitConfig) -> tuple[Rule, Sizes]:
-    n_validation, n_test = (wanted_rows(share, table.n_rows) for share in (config.validation, config.test))
+def _plan_times(table: CodedTable, name: str, config: SplitConfig) -> tuple[_Rule, Sizes]:
+    n_validation, n_test = wanted_rows(config.validation, table.n_rows), wanted_rows(config.test, table.n_rows)
     return split_by_time(table, name, n_validation=n_validation, n_test=n_test, seed=config.seed)
 
 
-# --- classes that a part has no row of ------------------------------------------------------------------------
+# --- rows of each part ----------------------------------------------------------------------------------------
+
+
+def count_parts(table: CodedTable, name: str, parts: ReadParts) -> Numbers:
+    """Rows of each part and code of a column, shape (3, codes)."""
+    counts = np.zeros((len(PART_NAMES), len(table.columns[name].values)), dtype=np.int64)
+    for start, stop in table.chunks():
+        both = parts(start, stop) * np.int64(counts.shape[1]) + table.codes(name, start, stop)
+        counts += np.bincount(both, minlength=counts.size).reshape(counts.shape)
+    return counts
 
 
 def class_warnings(table: CodedTable, target: Target, parts: ReadParts) -> tuple[str, ...]:
-    """Warnings of classes that a part, unless it is empty, has no row of."""
+    """Warnings about classes that do not occur in a part; an empty part needs no warning."""
     if target.task == "regression":
         return ()
+    counts = count_parts(table, target.name, parts)
     labels = canonical(table.columns[target.name].values)
-    counts = np.zeros((len(labels), len(PART_NAMES)), dtype=np.int64)
-    for start, stop in table.chunks():
-        both = table.codes(target.name, start, stop).astype(np.int64) * len(PART_NAMES) + parts(start, stop)
-        counts += np.bincount(both, minlength=counts.size).reshape(counts.shape)
-    rows = pl.DataFrame(counts, schema=PART_NAMES).with_columns(label=labels).drop_nulls()
+    rows = pl.DataFrame(dict(zip(PART_NAMES, counts, strict=True))).with_columns(label=labels).drop_nulls()
     by_label = rows.group_by("label").sum().sort("label")
     absent = {name: by_label.filter(pl.col(name) == 0)["label"].to_list() for name in PART_NAMES if rows[name].sum()}
     return tuple(

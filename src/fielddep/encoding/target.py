@@ -1,4 +1,4 @@
-"""Target: which task a column poses, its classes, and its numbers as a model wants them."""
+"""Target: the task of a column, its classes, and its encoding."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Target:
 
     @property
     def n_outputs(self) -> int:
-        """Numbers a model must give for a row: one logit or value, or one logit a class."""
+        """Outputs of a model per row: one logit or value, or one logit per class."""
         return len(self.classes) if self.task == "multiclass" else 1
 
     @property
     def loss_unit(self) -> float:
-        """Factor from the loss of a model to the target's own unit; infinite where squares of it are no float64."""
+        """Factor from the loss of a model to the unit of the target; infinite if its square overflows."""
         return self.scale * self.scale if self.task == "regression" else 1.0
 
     def to_json(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Target:
         """Targets of rows: 0/1 float32 (binary), class index int64 (multiclass), standardised float32 (regression).
 
         Raises:
-            SchemaError: for a missing target or a label that is none of the classes.
+            SchemaError: for a missing target or an unknown class.
         """
         if self.task == "regression":
             numbers = as_number(column, missing_values, first_row=first_row)
@@ -84,8 +84,8 @@ class Target:
         if index.null_count():
             unknown = texts.filter(index.is_null()).unique().sort().to_list()
             raise SchemaError(
-                f"target {self.name!r} has the classes {listing(known)}; given also {listing(unknown)}; remove these "
-                "rows, or train on rows that hold every class"
+                f"target {self.name!r} has the classes {listing(known)}; these rows also hold {listing(unknown)}. "
+                "Remove such rows, or train on rows of every class"
             )
         return index
 
@@ -97,12 +97,12 @@ def infer_target(
 
     Args:
         column: values of all rows, or each different value once.
-        task: what the user asks for.
+        task: the task in the settings.
         missing_values: texts that mean missing.
-        n_rows: number of rows, where `column` holds each value once.
+        n_rows: number of rows, if `column` holds each value once.
 
     Raises:
-        SchemaError: for missing, infinite or constant targets, and where the asked task does not fit.
+        SchemaError: for missing, infinite or constant targets, or a task that does not fit.
     """
     numbers = try_numbers(column, missing_values)
     texts = canonical(column, missing_values)
@@ -113,7 +113,7 @@ def infer_target(
     if n_distinct < 2:
         raise SchemaError(
             f"target {column.name!r} must have at least two different values; given {n_rows or len(column)} rows of "
-            f"{texts.first()!r}; choose another target or add rows"
+            f"{texts.first()!r}. Choose another target, or add rows"
         )
     chosen = guess_task(column, missing_values) if task == "auto" else task
     if chosen == "regression":
@@ -136,12 +136,12 @@ def guess_task(column: pl.Series, missing_values: Iterable[str] = ("",)) -> Know
 
 
 def class_texts(classes: Iterable[ClassLabel]) -> list[str]:
-    """Canonical text of each class, by which labels are matched whatever type they arrive in."""
+    """Canonical text of each class; labels of any type are matched by it."""
     return [str(canonical(pl.Series([label]))[0]) for label in classes]
 
 
 def _classes(column: pl.Series, missing_values: Iterable[str]) -> tuple[ClassLabel, ...]:
-    """One label per distinct canonical text, in the type of the column, sorted."""
+    """One label per different canonical text, in the type of the column, sorted."""
     texts = canonical(column, missing_values)
     plain = column.dtype.is_integer() or column.dtype.is_float() or column.dtype in (pl.Boolean, pl.String)
     labels = pl.DataFrame({"text": texts, "label": column if plain else texts})
@@ -157,20 +157,20 @@ def _refuse_missing(column: pl.Series, first_row: int) -> None:
 
 
 def missing_target(name: str, n_missing: int, row: int) -> SchemaError:
-    """The error of rows without a target."""
+    """The error for rows without a target."""
     return SchemaError(
-        f"target {name!r} must have a value in every row; given {n_missing} missing, the first "
-        f"in row {row} (counted from 0); remove these rows"
+        f"target {name!r} must have a value in every row; it has {n_missing} missing, the first in row {row} "
+        "(counted from 0). Remove these rows"
     )
 
 
 def _check_n_classes(name: str, n_distinct: int, task: Task, *, asked: bool) -> None:
     if task == "binary" and n_distinct != 2:
         raise SchemaError(
-            f"target {name!r} must have two values for data.task = 'binary'; given {n_distinct}; use multiclass"
+            f"target {name!r} must have two values for data.task = 'binary'; it has {n_distinct}. Use multiclass"
         )
     if not asked and n_distinct > _MAX_CLASSES:
         raise SchemaError(
-            f"target {name!r} must have at most {_MAX_CLASSES} classes; given {n_distinct} different values; choose "
-            "another target, make it numbers for regression, or set data.task = 'multiclass' if it is meant"
+            f"target {name!r} must have at most {_MAX_CLASSES} classes; it has {n_distinct} different values. Choose "
+            "another target, convert it to numbers for regression, or set data.task = 'multiclass' if you mean it"
         )

@@ -1,7 +1,7 @@
-"""Values: one text for one value, whatever file it came from, and columns read as numbers.
+"""Values: one text per value, whatever file it came from; columns as numbers and as times.
 
-A CSV file gives "5", Parquet gives 5, pandas gives 5.0 when another cell of the column is empty: all three are
-the same category, so all three get the text "5" before a vocabulary sees them.
+A CSV file gives "5", Parquet gives 5, and pandas gives 5.0 if another cell of the column is empty. All three are the
+same category, so all three become the text "5" before a vocabulary sees them.
 """
 
 from __future__ import annotations
@@ -10,25 +10,37 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from fielddep.errors import SchemaError
+from fielddep.errors import SchemaError, SplitError
 
 NUMBER_MISSING = ("NA", "N/A", "NaN", "nan", "null", "None", "?")
-"""Texts that mean missing where a number is expected; in a categorical field they are values like any other."""
+"""Texts that mean missing if a number is expected; in a categorical field they are ordinary values."""
 
 _INTEGRAL_TEXT = r"^-?\d+\.0+$"
 DATE_TIME = r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2})(?:(:[0-9]{2})(\.[0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
 """Date, hour and minute, second, fraction and zone, as pandas, Polars and ISO 8601 write them."""
 SHORTEST_DATE_TIME = 16
+_MAX_CHARACTERS = 80
 _INT64_LIMIT = 2.0**63
+_TIME_FORMATS = (
+    "%Y-%m-%d",
+    "%Y-%m-%dT%H:%M:%S%.f",
+    "%Y-%m-%d %H:%M:%S%.f",
+    "%Y-%m-%dT%H:%M",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%dT%H:%M:%S%.fZ",
+    "%Y-%m-%dT%H:%M:%S%.f%z",
+    "%Y-%m-%d %H:%M:%S%.f%z",
+    "%Y/%m/%d",
+)
 
 
 def canonical(column: pl.Series, missing_values: Iterable[str] = ("",)) -> pl.Series:
     """The text of every value; null where the value is missing.
 
-    Integers keep every digit. Integral floats lose their ".0", and so does text such as "5.0". Other floats are
-    written as short as they can be read back. Booleans are "true" and "false"; the texts True, TRUE, False and
-    FALSE are taken for booleans, as pandas and R write them so. Dates and times are ISO 8601; the fraction of a second
-    has no zeros at its end, and midnight without a time zone is the date alone, as pandas writes such a column.
+    Integers keep every digit. Integral floats lose their ".0", and so does text such as "5.0". Other floats take the
+    shortest form that reads back equal. Booleans are "true" and "false"; the texts True, TRUE, False and FALSE count as
+    booleans, because pandas and R write them. Dates and times are ISO 8601 without trailing zeros of a second; midnight
+    without a time zone is only the date, because pandas writes such a column that way.
 
     Args:
         column: values of one column, of any plain dtype.
@@ -43,9 +55,9 @@ def canonical(column: pl.Series, missing_values: Iterable[str] = ("",)) -> pl.Se
 
 
 def distinct_values(column: pl.Series, target: pl.Series | None = None) -> pl.DataFrame:
-    """Each different raw value once: columns value and n (rows), and low and high, the range of `target` in them.
+    """Each different raw value once: columns value, n (rows) and, with a `target`, its range low and high.
 
-    Judging a column by its different values is many times faster than by its rows.
+    Work on different values is many times faster than on rows.
     """
     _as_text(column.clear())  # refuses dtypes that cannot be grouped
     table = pl.DataFrame({"value": column})
@@ -57,18 +69,17 @@ def distinct_values(column: pl.Series, target: pl.Series | None = None) -> pl.Da
 
 
 def try_numbers(column: pl.Series, missing_values: Iterable[str] = ("",)) -> pl.Series | None:
-    """The column as Float64 with null for missing; None when a text in it is no number."""
+    """The column as Float64 with null for missing; None if it holds a text that is not a number."""
     if column.dtype.is_temporal():
         return None
     if not _is_text(column):
-        known = _without_missing(column, missing_values)
-        numbers = known.cast(pl.Float64)
-        return _null_where(numbers, numbers.is_nan()).alias(column.name)
-    text = _number_text(column, missing_values)
-    numbers = text.cast(pl.Float64, strict=False)
-    if numbers.null_count() > text.null_count():
-        return None
-    # A NaN spelled in a way that is not listed ("NAN", "-nan") is missing as well.
+        numbers = _without_missing(column, missing_values).cast(pl.Float64)
+    else:
+        text = _number_text(column, missing_values)
+        numbers = text.cast(pl.Float64, strict=False)
+        if numbers.null_count() > text.null_count():
+            return None
+    # Any spelling of NaN ("NAN", "-nan") is missing too.
     return _null_where(numbers, numbers.is_nan()).alias(column.name)
 
 
@@ -77,39 +88,51 @@ def as_number(column: pl.Series, missing_values: Iterable[str] = ("",), *, first
 
     Args:
         column: numbers, booleans or text.
-        missing_values: texts that mean missing, beside null, NaN, "" and `NUMBER_MISSING`.
-        first_row: number of the column's first row in the whole table, for error messages.
+        missing_values: texts that mean missing, in addition to null, NaN, "" and `NUMBER_MISSING`.
+        first_row: number of the first row in a longer table, for error messages.
 
     Raises:
-        SchemaError: names the first text that is no number, or the first infinite number.
+        SchemaError: names the first text that is not a number, or the first infinite number.
     """
     numbers = try_numbers(column, missing_values)
-    if numbers is None:
-        raise SchemaError(_not_a_number(column, missing_values, first_row))
-    infinite = numbers.is_infinite().fill_null(False)
-    if infinite.any():
-        row = int(infinite.arg_true()[0])
+    row = _first_bad(column, numbers, missing_values)
+    if numbers is not None and row is None:
+        return numbers
+    if column.dtype.is_temporal():
+        raise SchemaError(f"column {column.name!r} must hold numbers; given {column.dtype}; make it categorical")
+    position = row or 0
+    place = f"row {first_row + position} (counted from 0)"
+    if numbers is not None:
         raise SchemaError(
-            f"column {column.name!r} must hold finite numbers; row {first_row + row} (counted from 0) holds "
-            f"{numbers[row]}; replace it, empty the cell, or list it in data.missing_values"
+            f"column {column.name!r} must hold finite numbers; {place} holds {numbers[position]}; replace it, empty "
+            "the cell, or list it in data.missing_values"
         )
-    return numbers
+    text = shorten(_number_text(column, missing_values)[position])
+    raise SchemaError(
+        f"column {column.name!r} must hold numbers; {place} holds {text!r}; make the column categorical, or list the "
+        "text in data.missing_values"
+    )
 
 
 def first_not_a_number(column: pl.Series, missing_values: Iterable[str] = ("",)) -> int | None:
-    """Position of the first value that `as_number` refuses; None where it refuses none."""
-    numbers = try_numbers(column, missing_values)
+    """Position of the first value that `as_number` refuses; None if it refuses none."""
+    return _first_bad(column, try_numbers(column, missing_values), missing_values)
+
+
+def _first_bad(column: pl.Series, numbers: pl.Series | None, missing_values: Iterable[str]) -> int | None:
+    """The same, given the result of `try_numbers`."""
+    if column.dtype.is_temporal():
+        return 0
     if numbers is None:
-        return 0 if column.dtype.is_temporal() else _first_bad(_number_text(column, missing_values))
-    infinite = numbers.is_infinite().fill_null(False)
-    return int(infinite.arg_true()[0]) if infinite.any() else None
+        text = _number_text(column, missing_values)
+        bad = text.is_not_null() & text.cast(pl.Float64, strict=False).is_null()
+    else:
+        bad = numbers.is_infinite().fill_null(False)
+    return int(bad.arg_true()[0]) if bad.any() else None
 
 
 def as_whole_numbers(column: pl.Series, missing_values: Iterable[str] = ("",)) -> pl.Series | None:
-    """The column as exact integers with null for missing; None when a value has a fraction or is no number.
-
-    Numbers beyond 128 bits also give None: nobody measures with them.
-    """
+    """The column as exact integers with null for missing; None if a value is not a whole number of at most 128 bits."""
     if column.dtype.is_integer():
         return _without_missing(column, missing_values)
     numbers = try_numbers(column, missing_values)
@@ -142,31 +165,15 @@ def _without_missing(column: pl.Series, missing_values: Iterable[str]) -> pl.Ser
 
 
 def _number_text(column: pl.Series, missing_values: Iterable[str]) -> pl.Series:
-    """Stripped text of a column that should hold numbers; null for missing."""
+    """Stripped texts of a column that should hold numbers; null for missing."""
     text = _as_text(column).str.strip_chars()
     known = canonical(text, (*missing_values, *NUMBER_MISSING))
     return _null_where(text, known.is_null())
 
 
-def _first_bad(text: pl.Series) -> int | None:
-    """Row of the first text that is no number."""
-    bad = text.is_not_null() & text.cast(pl.Float64, strict=False).is_null()
-    return int(bad.arg_true()[0]) if bad.any() else None
-
-
-def _not_a_number(column: pl.Series, missing_values: Iterable[str], first_row: int) -> str:
-    if column.dtype.is_temporal():
-        return f"column {column.name!r} must hold numbers; given {column.dtype}; use it as a categorical field"
-    text = _number_text(column, missing_values)
-    row = _first_bad(text) or 0
-    return (
-        f"column {column.name!r} must hold numbers; row {first_row + row} (counted from 0) holds "
-        f"{_shorten(text[row])!r}; use it as a categorical column, or list the text in data.missing_values"
-    )
-
-
-def _shorten(text: str, longest: int = 80) -> str:
-    return text if len(text) <= longest else text[:longest] + "..."
+def shorten(text: str) -> str:
+    """The start of a text, for messages."""
+    return text if len(text) <= _MAX_CHARACTERS else text[:_MAX_CHARACTERS] + "..."
 
 
 def _normal_text(text: pl.Series) -> pl.Series:
@@ -174,7 +181,7 @@ def _normal_text(text: pl.Series) -> pl.Series:
     text = _normal_date_times(text)
     integral = text.str.contains(_INTEGRAL_TEXT).fill_null(False)
     if integral.any():
-        # Only the matching texts are rewritten: an address such as 10.0.0 must stay whole.
+        # Only matching texts are rewritten: an address such as 10.0.0 must not change.
         stripped = text.str.replace(r"\.0+$", "").str.replace(r"^-0$", "0")
         text = pl.select(pl.when(integral).then(stripped).otherwise(text)).to_series()
     same: pl.Series = text.replace(["True", "TRUE", "False", "FALSE"], ["true", "true", "false", "false"])
@@ -182,7 +189,7 @@ def _normal_text(text: pl.Series) -> pl.Series:
 
 
 def _normal_date_times(text: pl.Series) -> pl.Series:
-    # Lengths are looked at first, as they cost next to nothing and most columns hold shorter texts only.
+    # Lengths are checked first, because that is cheap and the texts of most columns are shorter.
     long = (text.str.len_bytes() >= SHORTEST_DATE_TIME).any()
     if not long or not text.str.contains(f"^{DATE_TIME}$").any():
         return text
@@ -209,8 +216,8 @@ def _as_text(column: pl.Series) -> pl.Series:
         return column.dt.to_string("iso")
     if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
         raise SchemaError(
-            f"column {column.name!r} must hold one plain value a row (text, number, boolean or date); given "
-            f"{dtype}; turn it into text, split it into columns, or list it in data.exclude"
+            f"column {column.name!r} must hold one plain value per row (text, number, boolean or date); given {dtype}; "
+            "convert it to text, split it into columns, or list it in data.exclude"
         )
     text: pl.Series = column.cast(pl.String)
     if dtype.is_decimal():
@@ -224,3 +231,38 @@ def _float_text(column: pl.Series) -> pl.Series:
     whole = column.cast(pl.Int64, strict=False).cast(pl.String)
     text = pl.when(integral).then(whole).when(column.is_not_nan()).then(column.cast(pl.String))
     return pl.select(text).to_series().alias(column.name)
+
+
+# --- times ----------------------------------------------------------------------------------------------------
+
+
+def typed_times(column: pl.Series) -> pl.Series:
+    """Times in a type that sorts by time; null for missing."""
+    typed = column if column.dtype.is_numeric() or column.dtype.is_temporal() else _parse_times(column)
+    return typed.fill_nan(None) if typed.dtype.is_float() else typed
+
+
+def time_numbers(column: pl.Series) -> tuple[pl.Series, bool]:
+    """Times as Float64, null for missing, and whether they are clock times (in microseconds) or plain numbers."""
+    typed = typed_times(column)
+    is_clock = typed.dtype.is_temporal()
+    if typed.dtype in (pl.Date, pl.Datetime):
+        typed = typed.cast(pl.Datetime("us"))
+    numbers: pl.Series = typed.to_physical().cast(pl.Float64)
+    return numbers, is_clock
+
+
+def _parse_times(column: pl.Series) -> pl.Series:
+    text = column.cast(pl.String).str.strip_chars().replace("", None)
+    numbers = try_numbers(text)
+    if numbers is not None:
+        return numbers
+    for time_format in _TIME_FORMATS:
+        dtype = pl.Date if "%H" not in time_format else pl.Datetime("us", "UTC" if "%z" in time_format else None)
+        times: pl.Series = text.str.strptime(dtype, time_format, strict=False)
+        if times.null_count() == text.null_count():
+            return times
+    raise SplitError(
+        f"split.column {column.name!r} must hold numbers, dates or ISO times of one format, such as 2024-01-31 or "
+        f"2024-01-31T12:00:00; it holds values such as {text.drop_nulls().first()!r}. Convert them"
+    )

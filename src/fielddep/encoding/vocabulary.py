@@ -1,7 +1,7 @@
 """Vocabulary: the values of one field and their ids.
 
-Local id 0 is *missing*, 1 is *rare*, and 2 onwards are the kept values by falling count, ties by text, so that
-the same counts always give the same ids.
+Local id 0 is *missing*, 1 is *rare*, and the kept values follow by falling count, ties by text. So the same counts
+always give the same ids.
 """
 
 from __future__ import annotations
@@ -23,21 +23,14 @@ MISSING, RARE = "<missing>", "<rare>"
 FRAME_SCHEMA = {"value": pl.String, "id": pl.Int32, "count": pl.Int64}
 
 
-def count_values(texts: pl.Series) -> tuple[pl.Series, pl.Series, int]:
-    """Distinct values, their counts and the number of missing ones, of canonical texts."""
-    counted = texts.drop_nulls().alias("value").value_counts(name="count")
-    return counted["value"], counted["count"].cast(pl.Int64), texts.null_count()
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Vocabulary:
     """Values and counts of one field.
 
     Attributes:
         values: kept values; position p has local id p + 2.
-        counts: rows of each local id in the counted rows, int64; the rare id counts all rare values together.
-        rare: values that were seen but are rare. Kept only on demand: without them an unknown value is one that
-            is not in the vocabulary, so never seen *or* seen fewer than `min_count` times.
+        counts: counted rows of each local id, int64; the rare id counts all rare values together.
+        rare: rare values, kept only on demand. Without them, a value is unknown if it was never seen *or* is rare.
     """
 
     values: pl.Series
@@ -48,7 +41,7 @@ class Vocabulary:
     def from_counts(
         cls, values: pl.Series, counts: pl.Series, n_missing: int, min_count: int, *, keep_rare: bool = False
     ) -> Vocabulary:
-        """Build from values and their counts; a value given twice (from two chunks) has its counts added."""
+        """Build from values and their counts; counts of a value that is given twice (from two chunks) are added."""
         table = pl.DataFrame({"value": values.cast(pl.String), "count": counts.cast(pl.Int64)})
         table = table.group_by("value").agg(pl.col("count").sum())
         table = table.sort("count", "value", descending=[True, False])
@@ -61,19 +54,14 @@ class Vocabulary:
         )
 
     @property
-    def n_ids(self) -> int:
-        """Number of local ids, the two reserved ones included."""
-        return FIRST_ID + len(self.values)
-
-    @property
     def has_missing(self) -> bool:
-        """Whether training held missing values, so that the missing id was trained."""
+        """Whether training rows had missing values, so the missing id was trained."""
         return bool(self.counts[MISSING_ID] > 0)
 
     def encode(self, texts: pl.Series) -> tuple[npt.NDArray[np.int32], int]:
         """Local ids of canonical texts, in their order, and the number of unknown values.
 
-        An unknown value takes the rare id, and so does a missing one where training held none.
+        An unknown value takes the rare id, and so does a missing one if training rows had none.
         """
         ids = self._look_up(texts)
         missing = texts.is_null().to_numpy()
@@ -84,15 +72,14 @@ class Vocabulary:
         return local, n_unknown
 
     def encode_few(self, texts: Sequence[str | None]) -> tuple[npt.NDArray[np.int32], int]:
-        """`encode` for a few texts, each looked up on its own; the first call prepares an index."""
+        """`encode` for a few texts, each looked up on its own; the first call builds an index."""
         found = [None if text is None else self._index.find(text) for text in texts]
-        n_missing = sum(text is None for text in texts)
         missing_id = MISSING_ID if self.has_missing else RARE_ID
         ids = [
             missing_id if text is None else RARE_ID if at is None or at >= len(self.values) else at + FIRST_ID
             for text, at in zip(texts, found, strict=True)
         ]
-        return np.array(ids, dtype=np.int32), found.count(None) - n_missing
+        return np.array(ids, dtype=np.int32), found.count(None) - texts.count(None)
 
     @cached_property
     def _index(self) -> TextIndex:
@@ -103,20 +90,16 @@ class Vocabulary:
         mask = self._look_up(texts).is_null() & texts.is_not_null()
         return mask.arg_true().to_numpy().astype(np.int64)
 
-    def decode(self, ids: npt.NDArray[np.integer]) -> pl.Series:
-        """Values of local ids: null for missing, `RARE` for the rare id."""
-        return self._labels(None).gather(ids)
-
     def labels(self) -> pl.Series:
         """One text per local id, for tables and plots."""
-        return self._labels(MISSING)
+        return pl.concat([pl.Series("value", [MISSING, RARE]), self.values.alias("value")])
 
     def to_frame(self) -> pl.DataFrame:
-        """Columns value, id, count; the reserved ids have no value. Rare values, where kept, have id 1."""
+        """Columns value, id and count; the reserved ids have no value. Rare values, if kept, have id 1."""
         values = [pl.Series([None, None], dtype=pl.String), self.values]
-        ids, counts = np.arange(self.n_ids), self.counts
+        ids, counts = np.arange(len(self.counts)), self.counts
         if self.rare is not None:
-            # A row of count 0 marks a value whose count is part of the rare id's own row.
+            # Their count is 0, because the row of the rare id itself counts them.
             values.append(self.rare)
             ids = np.concatenate([ids, np.full(len(self.rare), RARE_ID)])
             counts = np.concatenate([counts, np.zeros(len(self.rare), dtype=np.int64)])
@@ -124,7 +107,7 @@ class Vocabulary:
 
     @classmethod
     def from_frame(cls, frame: pl.DataFrame, *, keep_rare: bool = False) -> Vocabulary:
-        """Read what `to_frame` wrote; `keep_rare` as it was when the vocabulary was built."""
+        """Read what `to_frame` wrote, with the same `keep_rare` as `from_counts`."""
         is_rare_value = (pl.col("id") == RARE_ID) & pl.col("value").is_not_null()
         own = frame.filter(~is_rare_value).sort("id")
         return cls(
@@ -135,7 +118,7 @@ class Vocabulary:
 
     def _look_up(self, texts: pl.Series) -> pl.Series:
         """Id of each text; null for missing and unknown. A join, because it is fastest and keeps the order."""
-        ids = np.arange(FIRST_ID, self.n_ids, dtype=np.int32)
+        ids = np.arange(FIRST_ID, len(self.counts), dtype=np.int32)
         values = self.values
         if self.rare is not None:
             values = pl.concat([values, self.rare])
@@ -143,7 +126,3 @@ class Vocabulary:
         known = pl.DataFrame({"value": values, "id": ids})
         asked = pl.DataFrame({"value": texts})
         return asked.join(known, on="value", how="left", maintain_order="left")["id"]
-
-    def _labels(self, missing: str | None) -> pl.Series:
-        reserved = pl.Series("value", [missing, RARE], dtype=pl.String)
-        return pl.concat([reserved, self.values.alias("value")])

@@ -2,35 +2,33 @@
 
     comparison.json     which rows are compared
     search/MODEL/       the search of a model's settings
-    configs/MODEL.toml  the settings that it was run with
+    configs/MODEL.toml  the settings it was run with
     runs/MODEL-N.json   the result of seed N, and what it was made from
     logs/               what the processes printed
     results.csv         all figures; comparison.* and dunnett-METRIC.* are the tables made from them
 
 An interrupted comparison resumes where it stopped. A run that failed is recorded with its reason, loses no other, and
-is tried again by the next call. Models that an earlier call ran and this one does not name stay in results and tables
-as long as this call would give them the same settings; a note names the others.
+is tried again by the next call. Models that only an earlier call named stay in results and tables as long as this call
+would give them the same settings; a note names the others.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from fielddep.artifacts.run import source_version
-from fielddep.config.trees import TREE_CONFIGS
+from fielddep.config import TREES
 from fielddep.errors import SplitError, UserError
-from fielddep.experiments.contenders import Contender, changed_settings, known_contender, settings_toml
 from fielddep.experiments.folder import COMPARISON, mark_folder, working_in
-from fielddep.experiments.jobs import FAILED_SUFFIX, Job, read_saved
-from fielddep.experiments.plan import CONFIGS, RUNS, SEARCHES, ModelSettings, Plan, Tuning
+from fielddep.experiments.jobs import FAILED_SUFFIX, Job, read_saved, run_jobs
+from fielddep.experiments.plan import CONFIGS, RUNS, SEARCHES, Plan, Workspace, known_contender, settings_toml
 from fielddep.experiments.rendering import SUFFIXES, render
 from fielddep.experiments.results import RunResult, to_frame
-from fielddep.experiments.search import TRIALS
+from fielddep.experiments.search import TRIALS, Tuning
 from fielddep.experiments.study import PRUNED
 from fielddep.experiments.tables import ComparisonTable
 from fielddep.observer import Observer
@@ -55,123 +53,75 @@ def compare(
 ) -> ComparisonTable:
     """Search, run and test whatever is missing, and write the tables.
 
-    Args:
-        dataset: name of the rows.
-        store: the rows.
-        folder: where everything is kept.
-        plan: what is compared.
-        control: the model that all others are tested against, one of the plan or of an earlier call; None for MDL,
-            and without MDL there are no tests.
-        observer: notified of searches and runs.
+    The others are tested against the control, a model of the plan or of an earlier call. The default is MDL; without
+    MDL there are no tests.
 
     Raises:
-        UserError: the folder holds something else, another process works in it, the store has no test rows, the
-            control is not among the models, or settings cannot be read.
+        UserError: the folder holds something else or is in use, the store has no test rows, the control is not among
+            the models, or settings cannot be read.
     """
-    folder, observer = Path(folder), observer or Observer()
+    folder = Path(folder)
     check_control(control, folder, plan)
-    comparison = Comparison(dataset=dataset, store=store, folder=folder, plan=plan, observer=observer)
+    work = Workspace(dataset=dataset, store=store, folder=folder, plan=plan, observer=observer or Observer())
     with working_in(folder, COMPARISON):
-        results = comparison.run()
+        results = _run(work)
         table = ComparisonTable.of(results, control=control or CONTROL)
-        table = dataclasses.replace(table, notes=(*table.notes, *comparison.skipped_models(results)))
+        table = dataclasses.replace(table, notes=(*table.notes, *_skipped_models(folder, results)))
         write_tables(folder, results, table, plan)
     return table
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """The searches and runs of a comparison.
+def _run(work: Workspace) -> list[RunResult]:
+    """All results, model by model, after the missing runs; then those of other models from earlier calls."""
+    require_test_rows(work.store, "a comparison")
+    mark_folder(work.folder, work.dataset, work.store.sha256, COMPARISON)
+    tuning = Tuning(work=work)
+    chosen = tuning.run()
+    failures: dict[str, str] = {}
+    for name, settings in chosen.items():
+        if settings.failure is None:
+            write_text(work.folder / CONFIGS / f"{name}.toml", settings_toml(settings.config))
+        else:  # the file stays as it is, for the runs of an earlier call
+            failures[name] = f"the search for its settings failed: {settings.failure}"
+    commit = source_version()
+    jobs = [  # seed by seed, so that an interrupted comparison has complete tables of fewer seeds
+        Job.of(work, name, seed, settings, commit=commit)
+        for seed in range(work.plan.n_seeds)
+        for name, settings in chosen.items()
+    ]
+    results = run_jobs(jobs, work, failures=failures)
+    names = list(chosen)
+    return [*sorted(results, key=lambda result: names.index(result.model)), *_earlier_results(work, tuning)]
 
-    Attributes:
-        dataset: name of the rows.
-        store: the rows.
-        folder: where everything is kept.
-        plan: what is compared.
-        observer: notified of searches and runs.
-    """
 
-    dataset: str
-    store: Store
-    folder: Path
-    plan: Plan
-    observer: Observer = field(default_factory=Observer)
-
-    def run(self) -> list[RunResult]:
-        """All results, model by model, after the missing runs; then those of other models from earlier calls."""
-        if not self.store.n_rows_of["test"]:
-            raise SplitError(
-                f"a comparison measures on test rows, but {self.store.folder} has none; encode again with split.test "
-                "above 0"
-            )
-        mark_folder(self.folder, self.dataset, self.store.sha256, COMPARISON)
-        tuning = Tuning(store=self.store, folder=self.folder, plan=self.plan, observer=self.observer)
-        chosen = tuning.run()
-        for name, settings in chosen.items():
-            if settings.failure is not None:  # earlier runs keep their file
-                continue
-            write_text(self.folder / CONFIGS / f"{name}.toml", settings_toml(settings.config))
-        jobs = self._jobs(chosen)
-        failures = {
-            name: f"the search for its settings failed: {settings.failure}"
-            for name, settings in chosen.items()
-            if settings.failure is not None
-        }
-        results = self.plan.job_runs(self.folder, self.observer).run(jobs, failures=failures)
-        names = list(chosen)
-        return [*sorted(results, key=lambda result: names.index(result.model)), *self._earlier_results(tuning)]
-
-    def skipped_models(self, results: Iterable[RunResult]) -> list[str]:
-        """A note on models of earlier calls that are not among the results."""
-        shown = {result.model for result in results}
-        names = [name for name in finished_models(self.folder) if name not in shown]
-        if not names:
-            return []
-        return [f"not shown: {', '.join(names)}, whose runs in {RUNS}/ are of other settings, or of another budget"]
-
-    def _earlier_results(self, tuning: Tuning) -> list[RunResult]:
-        """Finished runs of models that the plan does not have, with the settings that this call would give them."""
-        asked = {contender.name for contender in self.plan.contenders}
-        others = [known_contender(name) for name in finished_models(self.folder) if name not in asked]
-        known = [(c, found) for c in others if c is not None and (found := tuning.known_settings(c)) is not None]
-        jobs = (
-            self._job(contender, seed, found, commit="")
-            for contender, found in known
-            for seed in range(self.plan.n_seeds)
+def require_test_rows(store: Store, what: str) -> None:
+    """Refuse a store without test rows."""
+    if not store.n_rows_of["test"]:
+        raise SplitError(
+            f"{what} measures on test rows, but {store.folder} has none; encode again with split.test above 0"
         )
-        return [result for job in jobs if (result := job.saved()) is not None and result.error is None]
 
-    def _jobs(self, chosen: Mapping[str, ModelSettings]) -> list[Job]:
-        """Seed by seed, so that an interrupted comparison has complete tables of fewer seeds."""
-        commit = source_version()
-        return [
-            self._job(contender, seed, chosen[contender.name], commit)
-            for seed in range(self.plan.n_seeds)
-            for contender in self.plan.contenders
-        ]
 
-    def _job(self, contender: Contender, seed: int, chosen: ModelSettings, commit: str) -> Job:
-        return Job(
-            dataset=self.dataset,
-            contender=contender.name,
-            seed=seed,
-            settings=chosen.name,
-            config=changed_settings(chosen.config),
-            store=str(self.store.folder.resolve()),
-            sha256=self.store.sha256,
-            result=str(self.folder.resolve() / RUNS / f"{contender.name}-{seed}.json"),
-            threads=self.plan.process_threads,
-            device=chosen.config.train.device,
-            commit=commit,
-        )
+def _skipped_models(folder: Path, results: Iterable[RunResult]) -> list[str]:
+    """A note on models of earlier calls that are not among the results."""
+    shown = {result.model for result in results}
+    names = [name for name in finished_models(folder) if name not in shown]
+    if not names:
+        return []
+    return [f"not shown: {', '.join(names)}, whose runs in {RUNS}/ are of other settings, or of another budget"]
+
+
+def _earlier_results(work: Workspace, tuning: Tuning) -> list[RunResult]:
+    """Finished runs of models outside the plan, with the settings that this call would give them."""
+    planned = {contender.name for contender in work.plan.contenders}
+    others = [known_contender(name) for name in finished_models(work.folder) if name not in planned]
+    known = [(c.name, found) for c in others if c is not None and (found := tuning.known_settings(c)) is not None]
+    jobs = [Job.of(work, name, seed, found) for name, found in known for seed in range(work.plan.n_seeds)]
+    return [result for job in jobs if (result := job.saved()) is not None and result.error is None]
 
 
 def check_control(control: str | None, folder: Path, plan: Plan) -> None:
-    """Refuse a control that is neither among the models nor among those of an earlier call.
-
-    Raises:
-        UserError: names the models.
-    """
+    """Refuse a control that is neither in the plan nor among the models of an earlier call."""
     names = compared_models(folder, plan)
     if control is not None and control not in names:
         raise UserError(
@@ -181,19 +131,19 @@ def check_control(control: str | None, folder: Path, plan: Plan) -> None:
 
 
 def compared_models(folder: Path, plan: Plan) -> list[str]:
-    """The models of a plan, and those of which the folder has finished runs."""
+    """The models of a plan, and those with finished runs in the folder."""
     return list(dict.fromkeys([*(contender.name for contender in plan.contenders), *finished_models(folder)]))
 
 
 def finished_models(folder: Path) -> list[str]:
-    """Models of which the folder of a comparison has finished runs."""
+    """Models with finished runs in the folder of a comparison."""
     files = sorted(file for file in folder.glob(f"{RUNS}/*.json") if not file.name.endswith(FAILED_SUFFIX))
     results = [found[1] for file in files if (found := read_saved(file)) is not None]
     return list(dict.fromkeys(result.model for result in results if result.error is None))
 
 
 def write_tables(folder: Path, results: Sequence[RunResult], table: ComparisonTable, plan: Plan) -> None:
-    """All figures as a tidy CSV, and the tables in every form; Markdown also says how to read them."""
+    """All figures as a tidy CSV, and the tables in every form; Markdown also has notes on how to read them."""
     write_text(folder / RESULTS, to_frame(results).write_csv())
     for form, suffix in SUFFIXES.items():
         text = render(table, form)
@@ -216,7 +166,7 @@ def reading_notes(folder: Path, results: Sequence[RunResult], table: ComparisonT
         "its libraries included."
     )
     notes.append(machine_note(results))
-    if any(result.model in TREE_CONFIGS for result in results):
+    if any(result.model in TREES for result in results):
         notes.append(
             "Tree models get the same encoded rows: ids as categories, numbers as numbers, without crosses, as trees "
             "find their own. Their parameters are leaves and splits (CatBoost's statistics of values not counted), "
@@ -239,7 +189,7 @@ def trials_note(searches: Path, plan: Plan) -> str:
 
 
 def machine_note(results: Sequence[RunResult]) -> str:
-    """Threads and devices of the finished runs; older results do not have them."""
+    """Threads and devices of the finished runs; old results do not have them."""
     models: dict[str, dict[str, None]] = {}
     for result in results:
         if result.error is None:

@@ -1,11 +1,11 @@
-"""Folders of experiments: whose they are, which rows they are about, and that one process at a time works in each.
+"""Folders of experiments: what each holds, which rows it is about, and a lock for one process at a time.
 
-    comparison.json, ablation.json   the mark: which experiment it is, and of which rows
-    search.sqlite                    that of a search, Optuna's file
-    store/                           the rows of a table, encoded once, so that all models read the same ids
+    comparison.json, ablation.json   the mark: which experiment it is, and on which rows
+    search.sqlite                    the mark of a search, Optuna's file
+    store/                           the rows of a table, encoded once so that all models read the same ids
     .lock, .lock-owner               while a process works in the folder
 
-The mark of a comparison or an ablation is there before any row is encoded.
+The mark of a comparison or an ablation is written before any row is encoded.
 """
 
 from __future__ import annotations
@@ -42,35 +42,34 @@ class Experiment:
 
     Attributes:
         what: its name in messages.
-        mark: file by which its folder is known.
-        says_rows: whether the mark is written here and says which rows it is about.
+        mark: file that identifies its folder.
+        names_rows: whether the mark is written here and names the rows.
     """
 
     what: str
     mark: str
-    says_rows: bool = True
+    names_rows: bool = True
 
 
-SEARCH = Experiment(what="search", mark="search.sqlite", says_rows=False)
+SEARCH = Experiment(what="search", mark="search.sqlite", names_rows=False)
 COMPARISON = Experiment(what="comparison", mark="comparison.json")
 ABLATION = Experiment(what="ablation", mark="ablation.json")
-_KINDS = (SEARCH, COMPARISON, ABLATION)
 
 
 @contextlib.contextmanager
 def working_in(folder: Path, kind: Experiment) -> Iterator[None]:
-    """Keep a folder for this process and mark it as that of an experiment; may be nested.
+    """Lock a folder for this process and mark it as that of an experiment; may be nested.
 
-    If nothing is made in it, for instance because the rows cannot be read, nothing stays behind.
+    If nothing is made in it, for instance because the rows cannot be read, nothing is left behind.
 
     Raises:
-        UserError: the folder holds something else, cannot be used, or another process works in it.
+        UserError: the folder holds something else, cannot be used, or is in use.
     """
     check_folder(folder, kind)
     with _locked(folder):
         check_folder(folder, kind)  # another process may have been here since
         mark = folder / kind.mark
-        is_new = kind.says_rows and not mark.exists()
+        is_new = kind.names_rows and not mark.exists()
         if is_new:
             write_json(mark, {})
         try:
@@ -84,7 +83,7 @@ def check_folder(folder: Path, kind: Experiment) -> None:
     """Refuse a folder that holds something else; one with nothing but a store may become any experiment.
 
     Raises:
-        UserError: it is not a folder, or not empty and without the mark.
+        UserError: it is not a folder, or it has files but no mark.
     """
     try:
         if not folder.exists() or (folder / kind.mark).exists():
@@ -92,19 +91,18 @@ def check_folder(folder: Path, kind: Experiment) -> None:
         names = [entry.name for entry in folder.iterdir()]
     except OSError as error:
         raise UserError(f"{folder} cannot be used: {error.strerror or error}; choose another folder") from error
-    foreign = [
-        name for name in names if name not in (STORE_FOLDER, LOCK, OWNER) and not name.startswith(f".{kind.mark}.")
-    ]
-    if foreign:
-        other = next((f" but a{'n' * (k is ABLATION)} {k.what}" for k in _KINDS if k.mark in names), "")
-        raise UserError(f"{folder} is not empty and holds no {kind.what}{other}; choose another folder")
+    own = (STORE_FOLDER, LOCK, OWNER)
+    if any(name not in own and not name.startswith(f".{kind.mark}.") for name in names):
+        others = [other.what for other in (SEARCH, COMPARISON, ABLATION) if other.mark in names]
+        found = f"another experiment ({others[0]})" if others else "other files"
+        raise UserError(f"{folder} already holds {found}; choose another folder for this {kind.what}")
 
 
 def mark_folder(folder: Path, dataset: str, sha256: str, kind: Experiment) -> None:
     """Record which rows an experiment is about.
 
     Raises:
-        UserError: the folder holds one on other rows.
+        UserError: the folder holds an experiment on other rows.
     """
     content, path = {"dataset": dataset, "store": sha256}, folder / kind.mark
     if path.is_file() and json.loads(path.read_text("utf-8")) not in ({}, content):
@@ -114,7 +112,7 @@ def mark_folder(folder: Path, dataset: str, sha256: str, kind: Experiment) -> No
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep a folder for this process and thread; the system unlocks it however the process ends."""
+    """Lock a folder for this process and thread; the system unlocks it however the process ends."""
     was_there = folder.exists()
     lock = FileLock(folder.resolve() / LOCK, is_singleton=True)  # one object per folder: a thread may lock it twice
     try:
@@ -140,16 +138,13 @@ def _locked(folder: Path) -> Iterator[None]:
 def _owner(folder: Path) -> str:
     try:
         return (folder / OWNER).read_text("utf-8")
-    except OSError:  # it has just begun, or just ended
+    except OSError:  # it has just started or just ended
         return "another process"
-
-
-GLOB = "*?["
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamedStore:
-    """Encoded rows, and what to call them in tables."""
+    """Encoded rows, and their name in tables."""
 
     dataset: str
     store: Store
@@ -166,8 +161,8 @@ def open_source(
     """The store of a source, encoded if necessary.
 
     Args:
-        source: folder of a store; name of a data set with a recipe; else a table (file, folder or glob).
-        folder: where the store of a table or data set is, or is made.
+        source: folder of a store, name of a data set with a recipe, or a table (file, folder or glob).
+        folder: where the store of a table or data set is kept.
         settings: dotted settings of data and split.
         raw: folder of a data set's published files.
         observer: notified of the progress of the encoding.
@@ -176,25 +171,21 @@ def open_source(
         UserError: the source does not exist or cannot be read, or `folder` holds the store of another one.
     """
     settings = dict(settings or {})
-    _check_sections(settings)
+    for path in settings:
+        if not path.startswith(("data.", "split.")):
+            raise ConfigError(
+                f"expected settings of data or split, given {path}; other settings do not change the rows"
+            )
     if is_store(source) or STORE.state(Path(source)) == "unfinished":
         store = Store.open(source)
         with_store_settings(Config().replace(settings), store)
         return NamedStore(dataset=Path(source).resolve().name, store=store)
     if source in RECIPES:
         return NamedStore(dataset=source, store=store_for(source, folder, raw, settings=settings, observer=observer))
-    if not Path(source).exists() and not set(GLOB) & set(source):
+    if not Path(source).exists() and not set("*?[") & set(source):
         raise _no_source(source)
     config = Config().replace(settings)
     return NamedStore(dataset=Path(source).stem, store=_table_store(source, config, folder, observer))
-
-
-def _check_sections(settings: Mapping[str, Any]) -> None:
-    for path in settings:
-        if not path.startswith(("data.", "split.")):
-            raise ConfigError(
-                f"expected settings of data or split, given {path}; other settings do not change the rows"
-            )
 
 
 def _no_source(source: str) -> TableError:
@@ -215,8 +206,20 @@ def _table_store(source: Source, config: Config, folder: Path, observer: Observe
     store = Store.open(folder)
     if (store.config.data, store.config.split) != (config.data, config.split):
         raise StoreError(
-            f"{folder} holds the rows of {source} encoded with other settings of data and split; use the same, or "
-            "choose another folder"
+            f"{folder} holds the rows of {source} encoded with other settings of data and split; use the same "
+            "settings, or choose another folder"
         )
     check_same_sources([dict(facts) for facts in store.sources], open_rows(source, config.data).sources)
+    return store
+
+
+def reopen_store(folder: str, sha256: str) -> Store:
+    """The store of an experiment, in another process.
+
+    Raises:
+        UserError: it was replaced since.
+    """
+    store = Store.open(folder)
+    if store.sha256 != sha256:
+        raise UserError(f"the store {folder} was replaced since the first run; start over in another folder")
     return store

@@ -1,49 +1,185 @@
-"""Plan: which models are compared and how, and their settings: given by the user, searched, or defaults."""
+"""Plan of an experiment: its contenders (models and variants of models), their settings, and how they are run."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fielddep.config.settings import Config
+import tomli_w
+
+from fielddep.config import MODEL_CONFIGS, NETWORKS
+from fielddep.config.settings import Config, dotted_settings, read_toml
 from fielddep.errors import ConfigError, UserError
-from fielddep.experiments.contenders import Contender, find_contender, read_settings
-from fielddep.experiments.jobs import JobRuns, SearchJob
-from fielddep.experiments.processes import Outcome, Task, n_threads, run_tasks
-from fielddep.experiments.results import DEFAULT_SETTINGS
-from fielddep.experiments.search import BEST, is_searched, search_request
-from fielddep.experiments.study import as_json, check_request
-from fielddep.experiments.trials import Budget
-from fielddep.observer import JobResult, Observer
-from fielddep.store.store import Store
-from fielddep.tables.files import write_json
+from fielddep.observer import Observer
+from fielddep.training.trees import check_installed, installed_trees
+from fielddep.wording import did_you_mean
 
+if TYPE_CHECKING:
+    from fielddep.experiments.study import TrialRecord
+    from fielddep.store.store import Store
+
+ALL = "all"
+PER_RUN = ("train.seed", "train.device", "train.threads")
+"""Settings that belong to a single run; a search does not find them."""
 SEARCHES, CONFIGS, RUNS, LOGS = "search", "configs", "runs", "logs"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Contender:
+    """A model, or a variant of one.
+
+    Attributes:
+        name: its name in tables and files.
+        model: the model whose settings it has.
+        settings: what makes it a variant; they override the settings found for the model.
+    """
+
+    name: str
+    model: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def config(self, values: Mapping[str, Any] | None = None) -> Config:
+        """The model's defaults, changed by dotted settings and then by those of the variant."""
+        base = dataclasses.replace(Config(), model=MODEL_CONFIGS[self.model]())
+        return base.replace({**(values or {}), **self.settings})
+
+
+VARIANTS: Mapping[str, Contender] = {
+    "mdl-wo-dep": Contender(name="mdl-wo-dep", model="mdl", settings={"model.dependencies": "none"}),
+    "mdl-global-dep": Contender(name="mdl-global-dep", model="mdl", settings={"model.dependencies": "global"}),
+}
+"""Variants by name. A variant has the tuned settings of its model, so that nothing else differs."""
+
+
+def known_contender(name: str) -> Contender | None:
+    """The contender of a name, even if its library is not installed; None for an unknown name."""
+    if name in VARIANTS:
+        return VARIANTS[name]
+    return Contender(name=name, model=name) if name in MODEL_CONFIGS else None
+
+
+def find_contender(name: str) -> Contender:
+    """The contender of a name.
+
+    Raises:
+        UserError: the name is unknown; suggests the nearest.
+        MissingExtraError: its library is not installed.
+    """
+    found = known_contender(name)
+    if found is None:
+        known = [*MODEL_CONFIGS, *VARIANTS]
+        raise UserError(f"no model is called {name!r}; {did_you_mean(name, known, what='models')}")
+    check_installed(found.model)
+    return found
+
+
+def find_contenders(names: str) -> tuple[Contender, ...]:
+    """Contenders in a list such as "mdl,fm"; "all" stands for every model and for the installed trees.
+
+    Raises:
+        UserError: a name is unknown, or the list is empty.
+    """
+    chosen: list[str] = []
+    for name in filter(None, map(str.strip, names.split(","))):
+        chosen += [*NETWORKS, *installed_trees()] if name == ALL else [name]
+    if not chosen:
+        raise UserError(f"expected models such as mdl,fm or {ALL}, given {names!r}")
+    return tuple(map(find_contender, dict.fromkeys(chosen)))
+
+
+def read_settings(
+    path: Path, contender: Contender, sections: Sequence[str] = ("data", "split", "model", "train")
+) -> dict[str, Any]:
+    """Dotted settings of some sections of a TOML file.
+
+    Raises:
+        ConfigError: the file cannot be read, or is for another model.
+    """
+    values = read_toml(path)
+    name = values.pop("model.name", "mdl")
+    if name != contender.model:
+        raise ConfigError(f"expected settings of {contender.model} in {path}, given those of {name}; use another file")
+    contender.config(values)  # refuses unknown settings, in the other sections too
+    return {path: value for path, value in values.items() if path.split(".")[0] in sections}
+
+
+def changed_settings(config: Config) -> dict[str, dict[str, Any]]:
+    """Nested settings that differ from the model's defaults, with the model's name and without those of a run."""
+    defaults = dataclasses.replace(Config(), model=type(config.model)()).to_dict()
+    changed = {
+        section: {
+            key: value
+            for key, value in settings.items()
+            if value != defaults[section].get(key) and f"{section}.{key}" not in PER_RUN
+        }
+        for section, settings in config.to_dict().items()
+    }
+    changed["model"] = {"name": config.model.name, **changed["model"]}
+    return {section: settings for section, settings in changed.items() if settings}
+
+
+def settings_toml(config: Config) -> str:
+    """The same as TOML; `fielddep fit --config` reads it if it can train the model."""
+    return tomli_w.dumps(changed_settings(config))
+
+
+def config_of(values: Mapping[str, Mapping[str, Any]]) -> Config:
+    """The settings that `changed_settings` was made from, with defaults for those of a run."""
+    dotted = dotted_settings(values)
+    model = dotted.pop("model.name", "mdl")
+    return Contender(name=model, model=model).config(dotted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """When a search ends: after so many trials or minutes, earlier calls included, whichever comes first.
+
+    When time is up, the running trial is cut off and counts with its lowest loss so far. If no trial is complete yet,
+    it runs until its first evaluation, so there is always a result.
+    """
+
+    trials: int = 30
+    minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.trials < 1 or (self.minutes is not None and not self.minutes > 0):
+            raise UserError(
+                f"expected at least one trial and more than 0 minutes, given {self.trials} and {self.minutes}"
+            )
+
+    def seconds_left(self, records: Sequence[TrialRecord]) -> float | None:
+        """Seconds until time is up; None without a limit."""
+        return None if self.minutes is None else self.minutes * 60 - sum(record.seconds for record in records)
+
+    def is_spent(self, records: Sequence[TrialRecord]) -> bool:
+        """Whether no further trial may start."""
+        left = self.seconds_left(records)
+        return len(records) >= self.trials or (left is not None and left <= 0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is compared, and how.
+    """What is searched and run, and how.
 
     Attributes:
         contenders: the models.
         n_seeds: runs of each, with seeds 0, 1, ...
-        budget: of the search of each model without settings in `configs`; None: such models have their defaults.
-        configs: folder of settings, `MODEL.toml`, that were found before.
-        given: dotted settings of training that hold for every model.
+        budget: of each search; None: models without a file in `configs` have their defaults.
+        configs: folder of known settings, `MODEL.toml`; these models are not searched.
+        given: dotted settings of training for every model.
         search_rows: training rows of a search at most.
         rows_by_model: the same for single models that are too slow for so many.
         search_seed: seed of the searches.
         threads: CPU threads of each process; None: an even share of the processors.
         n_jobs: processes at a time.
-        keep_failed: whether what failed is not tried again.
+        keep_failed: whether failed searches and runs are not tried again.
 
     Raises:
-        UserError: for no seeds, no such folder, no rows, or settings that cannot hold for every model.
+        UserError: there are no seeds, no such folder or no rows, or a setting does not suit every model.
     """
 
     contenders: tuple[Contender, ...]
@@ -62,12 +198,12 @@ class Plan:
         if self.n_seeds < 1:
             raise UserError(f"expected at least one seed, given {self.n_seeds}")
         if self.configs is not None and not self.configs.is_dir():
-            raise UserError(f"expected a folder of settings (MODEL.toml), given {self.configs}, which is no folder")
+            raise UserError(f"expected a folder of settings (MODEL.toml), but {self.configs} is not a folder")
         for path in self.given:
             if path in ("train.seed", "train.threads"):
                 raise UserError(f"{path} differs between runs and cannot be set; use --seeds and --threads")
             if not path.startswith("train."):
-                raise UserError(f"expected settings of train, which hold for every model, given {path}; use --configs")
+                raise UserError(f"expected settings of train, which suit every model, given {path}; use --configs")
         for n_rows in (self.search_rows, *self.rows_by_model.values()):
             if n_rows is not None and n_rows < 1:
                 raise UserError(f"expected at least one row to search on, given {n_rows}; omit --rows to use all")
@@ -75,7 +211,7 @@ class Plan:
             contender.config(self.given)  # refuses unknown settings
 
     def settings_file(self, contender: Contender) -> Path | None:
-        """The file of settings given by the user: that of the variant, else that of its model."""
+        """The user's settings file: that of the variant if there is one, else that of its model."""
         if self.configs is None:
             return None
         files = (self.configs / f"{name}.toml" for name in (contender.name, contender.model))
@@ -87,21 +223,21 @@ class Plan:
             return []
         return list({c.model: None for c in self.contenders if self.settings_file(c) is None})
 
-    def rows_of(self, model: str) -> int | None:
-        """Training rows of the search of a model at most; None for all."""
-        return self.rows_by_model.get(model, self.search_rows)
-
     @property
     def process_threads(self) -> int:
         """CPU threads of each process."""
-        return n_threads(self.threads, self.n_jobs)
-
-    def job_runs(self, folder: Path, observer: Observer) -> JobRuns:
-        """How runs are made in the folder of an experiment."""
-        return JobRuns(logs=folder / LOGS, n_jobs=self.n_jobs, keep_failed=self.keep_failed, observer=observer)
+        return self.threads or max(1, (os.cpu_count() or 1) // max(1, self.n_jobs))
 
 
-TUNED = "tuned"
+@dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """What all searches and runs of an experiment share: the rows and their name, its folder, plan and observer."""
+
+    dataset: str
+    store: Store
+    folder: Path
+    plan: Plan
+    observer: Observer = field(default_factory=Observer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,134 +245,11 @@ class ModelSettings:
     """Settings of a contender.
 
     Attributes:
-        config: the settings; the defaults where the search failed.
+        config: the settings; the defaults if the search failed.
         name: "tuned" or "default".
-        failure: why its search failed; None where it did not.
+        failure: why the search failed.
     """
 
     config: Config
     name: str
     failure: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tuning:
-    """The searches of a comparison.
-
-    Attributes:
-        store: the rows.
-        folder: folder of the comparison.
-        plan: what is compared.
-        observer: notified of searches.
-    """
-
-    store: Store
-    folder: Path
-    plan: Plan
-    observer: Observer
-
-    def run(self) -> dict[str, ModelSettings]:
-        """Settings by the name of the contender, after the searches that are missing.
-
-        Raises:
-            ConfigError: settings that the user gives cannot be read.
-            UserError: an earlier search in the folder has other options; nothing is changed then.
-        """
-        failures = self._search([find_contender(model) for model in self.plan.searched_models()])
-        return {c.name: self._settings(c, failures.get(c.model)) for c in self.plan.contenders}
-
-    def known_settings(self, contender: Contender) -> ModelSettings | None:
-        """Settings that a contender would have in this comparison; None where they must be searched first."""
-        if (
-            self.plan.budget is not None
-            and self.plan.settings_file(contender) is None
-            and not self._is_searched(contender.model)
-        ):
-            return None
-        with contextlib.suppress(ConfigError):  # of a model that the plan does not have
-            return self._settings(contender, None)
-        return None
-
-    def _settings(self, contender: Contender, failure: str | None) -> ModelSettings:
-        given = self.plan.settings_file(contender)
-        if given is None and self.plan.budget is None:
-            return ModelSettings(config=contender.config(self.plan.given), name=DEFAULT_SETTINGS)
-        if given is None and failure is not None:
-            return ModelSettings(config=contender.config(self.plan.given), name=TUNED, failure=failure)
-        path = given or self._search_folder(contender.model) / BEST
-        values = read_settings(path, contender, sections=("model", "train"))
-        return ModelSettings(config=contender.config({**values, **self.plan.given}), name=TUNED)
-
-    def _search(self, models: list[Contender]) -> dict[str, str]:
-        """Search what is missing; reasons of failures by model."""
-        for model in models:  # all before the first starts
-            check_request(self._search_folder(model.name), self._request(model))
-        failures = {m.name: reason for m in models if (reason := self._kept_failure(m)) is not None}
-        todo = [m for m in models if m.name not in failures and not self._is_searched(m.name)]
-        if models:
-            self.observer.on_plan("searches", len(todo), len(models) - len(todo))
-        outcomes = run_tasks(
-            [self._task(model) for model in todo],
-            n_jobs=self.plan.n_jobs,
-            on_begin=lambda task: self.observer.on_job(task.title, None),
-        )
-        ended = zip(todo, outcomes, strict=True)
-        return failures | {model.name: outcome.failure for model, outcome in ended if outcome.failure is not None}
-
-    def _is_searched(self, model: str) -> bool:
-        assert self.plan.budget is not None
-        request = self._request(Contender(name=model, model=model))
-        return is_searched(self._search_folder(model), request, self.plan.budget)
-
-    def _request(self, model: Contender) -> dict[str, Any]:
-        plan = self.plan
-        n_rows = plan.rows_of(model.name)
-        return search_request(self.store, model, plan.given, seed=plan.search_seed, n_rows=n_rows)
-
-    def _task(self, model: Contender) -> Task[None]:
-        title = f"search {model.name}"
-
-        def ended(outcome: Outcome[None]) -> None:
-            if outcome.failure is None:
-                self._failure_file(model).unlink(missing_ok=True)
-            else:
-                write_json(self._failure_file(model), {**self._request_and_budget(model), "reason": outcome.failure})
-            state = "complete" if outcome.failure is None else "failed"
-            self.observer.on_job(title, JobResult(state=state, reason=outcome.failure or ""))
-
-        log = self.folder / LOGS / f"search-{model.name}.log"
-        return Task(title=title, call=self._job(model).run, log=log, on_end=ended)
-
-    def _job(self, model: Contender) -> SearchJob:
-        plan = self.plan
-        assert plan.budget is not None
-        return SearchJob(
-            model=model.name,
-            store=str(self.store.folder.resolve()),
-            sha256=self.store.sha256,
-            folder=str(self._search_folder(model.name).resolve()),
-            budget=plan.budget,
-            given={**plan.given, "train.threads": plan.process_threads},
-            seed=plan.search_seed,
-            n_rows=plan.rows_of(model.name),
-        )
-
-    def _kept_failure(self, model: Contender) -> str | None:
-        """Why the same search failed before, where failures are kept."""
-        path = self._failure_file(model)
-        if not self.plan.keep_failed or not path.is_file():
-            return None
-        found = json.loads(path.read_text("utf-8"))
-        reason: str = found.pop("reason")
-        return reason if found == self._request_and_budget(model) else None
-
-    def _request_and_budget(self, model: Contender) -> dict[str, Any]:
-        assert self.plan.budget is not None
-        found: dict[str, Any] = as_json({"request": self._request(model), "budget": asdict(self.plan.budget)})
-        return found
-
-    def _failure_file(self, model: Contender) -> Path:
-        return self.folder / SEARCHES / f"{model.name}.failed.json"
-
-    def _search_folder(self, model: str) -> Path:
-        return self.folder / SEARCHES / model

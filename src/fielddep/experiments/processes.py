@@ -1,7 +1,7 @@
-"""Processes: functions called side by side, so many at a time, each in its own process with its own log.
+"""Processes: functions called in parallel, each in its own process with its own log.
 
-So each has its own peak memory, and one that is killed takes no other with it. It ends with the
-process that started it, however that one ends.
+Each has its own peak memory, and one that is killed does not affect the others. All of them end with the process that
+started them, however that one ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 10.0
-"""How long a process may take to end when it is asked to."""
+"""How long a process may take to end when asked to."""
 PARENT = "FIELDDEP_PARENT"
 """Environment variable that names the parent of a child process."""
 _TERMINATIONS = tuple(signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -40,7 +40,7 @@ _CHILD = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
     "from fielddep.experiments.processes import call_in_child; call_in_child()"
 )
-"""What a child runs. It looks for modules where its parent does, and never imports the parent's main script."""
+"""What a child runs. It has its parent's module path, and never imports the parent's main script."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +49,9 @@ class Task(Generic[T]):
 
     Attributes:
         title: what it does.
-        call: the function, with its arguments; both must be picklable.
-        log: file of all that it prints.
-        on_end: called with its outcome as soon as it is over.
+        call: the function with its arguments, picklable.
+        log: file of everything it prints.
+        on_end: called with the outcome as soon as it is known.
     """
 
     title: str
@@ -62,12 +62,7 @@ class Task(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome(Generic[T]):
-    """How a task ended.
-
-    Attributes:
-        value: what the function returned; None where it failed.
-        failure: why it failed; None where it did not.
-    """
+    """How a task ended: what the function returned, or why it failed."""
 
     value: T | None = None
     failure: str | None = None
@@ -79,24 +74,18 @@ def run_tasks(
     n_jobs: int = 1,
     on_begin: Callable[[Task[T]], None] = lambda task: None,
 ) -> list[Outcome[T]]:
-    """Run all tasks in their order, `n_jobs` at a time. Whatever ends this early ends the processes too.
+    """Run tasks in order, `n_jobs` at a time, and return their outcomes in the same order.
 
-    Args:
-        tasks: what to do.
-        n_jobs: processes at a time.
-        on_begin: called before a task begins.
-
-    Returns:
-        One outcome per task, in the order of the tasks.
+    If this is interrupted or fails, the running processes are ended too.
 
     Raises:
-        UserError: for fewer than one process at a time, or a log that cannot be written.
+        UserError: there is less than one process at a time, or a log cannot be written.
     """
     if n_jobs < 1:
         raise UserError(f"expected at least one process at a time, given {n_jobs}")
     waiting, running = list(range(len(tasks))), dict[int, _Child]()
     outcomes: dict[int, Outcome[T]] = {}
-    with _termination_raised():
+    with _handled(_TERMINATIONS, _stop):
         try:
             while waiting or running:
                 while waiting and len(running) < n_jobs:
@@ -116,7 +105,7 @@ def run_tasks(
 
 @dataclass(frozen=True, kw_only=True)
 class _Child:
-    """A process and the file that it writes its outcome to."""
+    """A process, and the file it writes its outcome to."""
 
     task: Task[Any]
     process: subprocess.Popen[bytes]
@@ -128,7 +117,7 @@ class _Child:
             task.log.parent.mkdir(parents=True, exist_ok=True)
             answer = tempfile.TemporaryFile()  # noqa: SIM115  closed with the outcome
             with task.log.open("wb") as log:
-                # In its own session it is interrupted once, by `_end`, and not by the terminal too.
+                # A session of its own: Ctrl-C then reaches it once, through `_end`, and not from the terminal too.
                 process = subprocess.Popen(
                     [sys.executable, "-c", _CHILD],
                     stdin=subprocess.PIPE,
@@ -145,7 +134,7 @@ class _Child:
         return cls(task=task, process=process, answer=answer)
 
     def outcome(self) -> Outcome[Any]:
-        """How it ended. An outcome that was written counts, whatever happened to the process afterwards."""
+        """How it ended. A written outcome counts, whatever happened to the process afterwards."""
         with self.answer:
             self.answer.seek(0)
             with contextlib.suppress(EOFError, pickle.UnpicklingError):
@@ -155,10 +144,10 @@ class _Child:
 
 
 def call_in_child() -> None:
-    """Call the function that the parent process writes to the standard input, and write its outcome to the output."""
+    """Read a function from the standard input, call it, and write its outcome to the standard output."""
     end_with_parent()
     with os.fdopen(os.dup(1), "wb") as answer:
-        os.dup2(2, 1)  # what the function prints goes to the log
+        os.dup2(2, 1)  # prints of the function go to the log
         try:
             outcome = Outcome(value=pickle.load(sys.stdin.buffer)())
         except Exception as error:
@@ -168,48 +157,42 @@ def call_in_child() -> None:
 
 
 def reason_of(error: BaseException) -> str:
-    """One line that says what went wrong."""
+    """An error in one line."""
     text = (str(error).strip().splitlines() or [""])[0]
     return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}".rstrip(": ")
 
 
 def end_with_parent() -> None:
-    """Let this process be interrupted when its parent ends, even by a kill; Linux only. Others are not touched."""
+    """Have this child process interrupted when its parent ends, even by a kill (Linux only)."""
     parent = os.environ.pop(PARENT, None)
     if parent is None or threading.current_thread() is not threading.main_thread():
         return
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in the background of a shell
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGINT))
         if os.getppid() != int(parent):  # it ended before it could be watched
             raise KeyboardInterrupt
 
 
-@contextlib.contextmanager
-def _termination_raised() -> Iterator[None]:
-    """Let a request to terminate end this process by an exception, so that those it started end too."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    with _handled(_TERMINATIONS, stop):
-        yield
+def _stop(number: int, frame: FrameType | None) -> None:
+    """End this process by an exception, so that its children are ended too."""
+    raise SystemExit(128 + number)
 
 
 @contextlib.contextmanager
 def _handled(signals: Sequence[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Let a function handle signals; those that are ignored, as by `nohup`, stay ignored."""
-    if threading.current_thread() is not threading.main_thread():  # only that one may handle signals
+    """Handle signals by a function; those that are ignored, as with `nohup`, stay ignored."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
         yield
         return
-    heeded = {number: signal.getsignal(number) for number in signals}
-    heeded = {number: before for number, before in heeded.items() if before not in (signal.SIG_IGN, None)}
-    for number in heeded:
+    replaced = {number: signal.getsignal(number) for number in signals}
+    replaced = {number: before for number, before in replaced.items() if before not in (signal.SIG_IGN, None)}
+    for number in replaced:
         signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, before in heeded.items():
+        for number, before in replaced.items():
             signal.signal(number, before)
 
 
@@ -224,9 +207,9 @@ def _reason(task: Task[Any], code: int) -> str:
 
 
 def _end(children: list[_Child]) -> None:
-    """Interrupt processes, so that they can put their work in order; kill those that take too long.
+    """Interrupt processes, so that they can clean up; kill those that take too long.
 
-    A second interrupt changes nothing: no process may be left behind.
+    Further interrupts are ignored meanwhile, because no process may be left behind.
     """
     with _handled((signal.SIGINT, *_TERMINATIONS), lambda number, frame: None):
         for child in children:
@@ -239,8 +222,3 @@ def _end(children: list[_Child]) -> None:
                 child.process.kill()
                 child.process.wait()
             child.answer.close()
-
-
-def n_threads(asked: int | None, n_jobs: int) -> int:
-    """Threads of each of several processes: what is asked for, else an even share of the processors."""
-    return asked or max(1, (os.cpu_count() or 1) // max(1, n_jobs))

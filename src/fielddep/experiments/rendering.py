@@ -1,33 +1,43 @@
 """Rendering: a comparison or a table of tests as Markdown, CSV or LaTeX.
 
-Markdown and LaTeX are for reading: rounded, and drawn from a `Grid` of finished texts. CSV is for machines: every
-digit, means and deviations in separate columns, empty cells where there is nothing.
+Markdown and LaTeX are for reading: rounded, and made from a `Grid` of texts. CSV is for machines: every digit, means
+and deviations in separate columns, empty cells for what is missing.
 """
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from fielddep.config.metrics import metric_title
+from fielddep.config.metrics import METRICS, metric_title
 from fielddep.errors import UserError
-from fielddep.experiments.significance import DunnettTable, Summary, Welch
-from fielddep.experiments.tables import ComparisonTable, ModelRow
+from fielddep.experiments.results import csv_text
+from fielddep.experiments.significance import LEVEL, DunnettTable, Summary, Welch
+from fielddep.experiments.tables import PART, ComparisonTable
 from fielddep.wording import amount, compact, duration, exponent, fixed
 
+Form = Literal["markdown", "csv", "latex"]
+SUFFIXES: dict[Form, str] = {"markdown": ".md", "csv": ".csv", "latex": ".tex"}
+FAILED = "failed"
 ABSENT = "-"
 _SMALLEST_P = 1e-16
 _DIGITS_OF_SPREAD = 2
 _DIGITS_WITHOUT_SPREAD = 4
 _MOST_DIGITS = 8
 
+_COSTS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "n_parameters": ("parameters", compact),
+    "train_seconds": ("training time", duration),
+    "rows_per_s": ("rows/s", partial(amount, n_digits=2)),
+    "peak_mb": ("peak memory (MB)", partial(amount, n_digits=2)),
+    "predict_seconds": ("prediction time", duration),
+    "predict_rows_per_s": ("prediction rows/s", partial(amount, n_digits=2)),
+}
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -42,13 +52,7 @@ _LATEX = {
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """Text of one cell.
-
-    Attributes:
-        text: plain text, without marks of any format.
-        bold: whether it is the best of its column.
-        star: whether an asterisk follows it.
-    """
+    """One cell: plain text, whether it is bold (the best of its column), and whether an asterisk follows it."""
 
     text: str
     bold: bool = False
@@ -57,13 +61,9 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A table with a caption above and notes below, all of it plain text.
+    """A table with a one-line caption above and notes below, one paragraph each, all of it plain text.
 
-    Attributes:
-        caption: one line.
-        header: names of the columns; the first column is aligned to the left, the others to the right.
-        rows: cells, as many a row as there are columns.
-        notes: one paragraph each.
+    The first column is aligned to the left, the others to the right.
     """
 
     caption: str
@@ -74,25 +74,26 @@ class Grid:
     def to_markdown(self) -> str:
         """GitHub's Markdown, ending with a line break."""
         rule = ["---", *["---:"] * (len(self.header) - 1)]
-        lines = [
-            _markdown_row([markdown_text(name) for name in self.header]),
-            _markdown_row(rule),
-            *(_markdown_row([_markdown_cell(cell) for cell in row]) for row in self.rows),
-        ]
+        rows = [map(markdown_text, self.header), rule, *(map(_markdown_cell, row) for row in self.rows)]
+        lines = [f"| {' | '.join(texts)} |" for texts in rows]
         paragraphs = [markdown_text(self.caption), "\n".join(lines), *map(markdown_text, self.notes)]
         return "\n\n".join(paragraphs) + "\n"
 
     def to_latex(self) -> str:
         """A `table` that needs the package booktabs."""
+        header, *rows = [
+            " & ".join(texts) + r" \\"
+            for texts in (map(latex_text, self.header), *(map(_latex_cell, row) for row in self.rows))
+        ]
         lines = [
             r"\begin{table}[ht]",
             r"\centering",
             rf"\caption{{{latex_text(self.caption)}}}",
             rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}",
             r"\toprule",
-            _latex_row([latex_text(name) for name in self.header]),
+            header,
             r"\midrule",
-            *(_latex_row([_latex_cell(cell) for cell in row]) for row in self.rows),
+            *rows,
             r"\bottomrule",
             r"\end{tabular}",
             *(rf"\par{{\footnotesize {latex_text(note)}\par}}" for note in self.notes),
@@ -102,19 +103,19 @@ class Grid:
 
 
 def markdown_text(text: str) -> str:
-    r"""Plain text with the characters escaped that Markdown would take as marks.
+    r"""Plain text with Markdown's special characters escaped.
 
     Example:
         >>> print(markdown_text("a|b *c* wide_deep _d_"))
         a\|b \*c\* wide_deep \_d\_
     """
     escaped = re.sub(r"([\\|*<`\[\]])", r"\\\1", _one_line(text))
-    # Inside a word an underscore is no mark; model names stay readable in the source.
+    # Within a word an underscore has no meaning; model names stay readable in the source.
     return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", escaped)
 
 
 def latex_text(text: str) -> str:
-    r"""Plain text with the characters escaped that LaTeX would take as commands.
+    r"""Plain text with LaTeX's special characters escaped.
 
     Example:
         >>> print(latex_text("wide_deep: 5 % ± 1, p < .05"))
@@ -127,17 +128,9 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _markdown_row(texts: Sequence[str]) -> str:
-    return f"| {' | '.join(texts)} |"
-
-
 def _markdown_cell(cell: Cell) -> str:
     text = markdown_text(cell.text)
     return (f"**{text}**" if cell.bold else text) + (r"\*" if cell.star else "")
-
-
-def _latex_row(texts: Sequence[str]) -> str:
-    return " & ".join(texts) + r" \\"
 
 
 def _latex_cell(cell: Cell) -> str:
@@ -145,25 +138,11 @@ def _latex_cell(cell: Cell) -> str:
     return (rf"\textbf{{{text}}}" if cell.bold else text) + ("$^{*}$" if cell.star else "")
 
 
-Form = Literal["markdown", "csv", "latex"]
-SUFFIXES: dict[Form, str] = {"markdown": ".md", "csv": ".csv", "latex": ".tex"}
-FAILED = "failed"
-
-_COSTS: dict[str, tuple[str, Callable[[float], str]]] = {
-    "n_parameters": ("parameters", compact),
-    "train_seconds": ("training time", duration),
-    "rows_per_s": ("rows/s", partial(amount, n_digits=2)),
-    "peak_mb": ("peak memory (MB)", partial(amount, n_digits=2)),
-    "predict_seconds": ("prediction time", duration),
-    "predict_rows_per_s": ("prediction rows/s", partial(amount, n_digits=2)),
-}
-
-
 def render(table: ComparisonTable | DunnettTable, form: Form) -> str:
     """A table as text that ends with a line break.
 
     Raises:
-        UserError: for an unknown form.
+        UserError: the form is unknown.
     """
     if form not in SUFFIXES:
         raise UserError(f"expected one of {', '.join(SUFFIXES)}, given {form!r}")
@@ -175,22 +154,23 @@ def render(table: ComparisonTable | DunnettTable, form: Form) -> str:
 
 def comparison_grid(table: ComparisonTable) -> Grid:
     """One row per model, one column per metric or cost."""
-    columns = [_metric_column(table, metric) for metric in table.metrics]
+    columns = [
+        metric_cells({row.name: row.metrics.get(metric) for row in table.rows}, metric, table.beaten(metric))
+        for metric in table.metrics
+    ]
     columns += [_cost_column(table, cost) for cost in table.costs]
     if not columns:
         columns = [[Cell(text=ABSENT) for _ in table.rows]]
-    rows = [_row([Cell(text=row.name), *cells], row) for row, *cells in zip(table.rows, *columns, strict=True)]
+    rows = []
+    for row, first, *others in zip(table.rows, *columns, strict=True):
+        rows.append((Cell(text=row.name), first if row.n_finished else Cell(text=FAILED), *others))
     labels = [*map(metric_title, table.metrics), *(_COSTS[cost][0] for cost in table.costs)]
-    return Grid(
-        caption=_caption(table),
-        header=("model", *(labels or ["result"])),
-        rows=tuple(rows),
-        notes=table.notes,
-    )
+    header = ("model", *(labels or ["result"]))
+    return Grid(caption=_caption(table), header=header, rows=tuple(rows), notes=table.notes)
 
 
 def decimals(summaries: Sequence[Summary]) -> int:
-    """Decimals of a column: two digits of the median spread, four digits of the largest mean where there is none.
+    """Decimals of a column: two digits of the median spread, or four digits of the largest mean if there is no spread.
 
     Example:
         >>> decimals([Summary(mean=0.98, sd=0.0008, n=5), Summary(mean=0.97, sd=0.0009, n=5)])
@@ -206,7 +186,7 @@ def decimals(summaries: Sequence[Summary]) -> int:
 
 
 def with_spread(summary: Summary, text: Callable[[float], str], *, show_zero: bool = False) -> str:
-    """Mean ± standard deviation, the latter only where there are several runs and, unless asked for, it is not 0.
+    """Mean ± standard deviation; the latter only for several runs and, without `show_zero`, if it is not 0.
 
     Example:
         >>> with_spread(Summary(mean=72, sd=3.1, n=5), duration)
@@ -228,7 +208,7 @@ def scientific(value: float | None) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """A p value; what lies below the precision of any such test is not spelled out.
+    """A p value; one below the precision of any such test is not spelled out.
 
     Example:
         >>> p_value(0.0375), p_value(1e-40)
@@ -237,24 +217,25 @@ def p_value(p: float | None) -> str:
     return "<1E-16" if p is not None and p < _SMALLEST_P else scientific(p)
 
 
-def _row(cells: list[Cell], row: ModelRow) -> tuple[Cell, ...]:
-    """Cells of a model; the first figure of one without any finished run says so."""
-    return (cells[0], Cell(text=FAILED), *cells[2:]) if row.n_finished == 0 else tuple(cells)
-
-
-def _metric_column(table: ComparisonTable, metric: str) -> list[Cell]:
-    present = [row.metrics[metric] for row in table.rows if metric in row.metrics]
-    text, best = partial(fixed, n_decimals=decimals(present)), table.best(metric)
+def metric_cells(summaries: Mapping[Any, Summary | None], metric: str, starred: Container[Any] = ()) -> list[Cell]:
+    """A column: mean and spread in decimals that suit all of them, the best means in bold."""
+    present = [summary for summary in summaries.values() if summary is not None]
+    text = partial(fixed, n_decimals=decimals(present))
+    best = _best_mean(present, metric)
     return [
-        Cell(
-            text=with_spread(row.metrics[metric], text, show_zero=True),
-            bold=row.name in best,
-            star=table.is_beaten(metric, row.name),
-        )
-        if metric in row.metrics
-        else Cell(text=ABSENT)
-        for row in table.rows
+        Cell(text=ABSENT)
+        if summary is None
+        else Cell(text=with_spread(summary, text, show_zero=True), bold=summary.mean == best, star=name in starred)
+        for name, summary in summaries.items()
     ]
+
+
+def _best_mean(summaries: Sequence[Summary], metric: str) -> float | None:
+    """None for a figure that is not a metric."""
+    if metric not in METRICS:
+        return None
+    best = max if METRICS[metric].higher_is_better else min
+    return best((summary.mean for summary in summaries), default=None)
 
 
 def _cost_column(table: ComparisonTable, cost: str) -> list[Cell]:
@@ -269,8 +250,8 @@ def _caption(table: ComparisonTable) -> str:
     over = f"mean ± standard deviation over {seeds} seeds" if several else "one seed"
     best = "best in bold" if table.metrics else "no figures"
     starred = any(test.anova_f is not None for test in table.tests.values())
-    level = f"; * where {table.control} is significantly better (one-sided Dunnett's test, p < {table.level:g})"
-    return f"{table.dataset}, {table.part} rows: {over}; {best}{level if starred else ''}."
+    level = f"; * where {table.control} is significantly better (one-sided Dunnett's test, p < {LEVEL:g})"
+    return f"{table.dataset}, {PART} rows: {over}; {best}{level if starred else ''}."
 
 
 def dunnett_grid(table: DunnettTable) -> Grid:
@@ -324,14 +305,14 @@ def comparison_csv(table: ComparisonTable) -> str:
     costs = [f"{cost}_{what}" for cost in table.costs for what in ("mean", "sd")]
     lines = [
         [
-            *(table.dataset, table.part, row.name, row.n_finished, row.n_runs),
+            *(table.dataset, PART, row.name, row.n_finished, row.n_runs),
             *(cell for m in table.metrics for cell in (*_numbers(row.metrics.get(m)), table.p(m, row.name))),
             *(cell for cost in table.costs for cell in _numbers(row.costs.get(cost))),
             "; ".join(dict.fromkeys(row.failures.values())),
         ]
         for row in table.rows
     ]
-    return _csv(["dataset", "part", "model", "finished", "runs", *metrics, *costs, "failure"], lines)
+    return csv_text(["dataset", "part", "model", "finished", "runs", *metrics, *costs, "failure"], lines)
 
 
 def dunnett_csv(table: DunnettTable) -> str:
@@ -348,17 +329,10 @@ def dunnett_csv(table: DunnettTable) -> str:
         ]
         for row in table.rows
     ]
-    return _csv([*names, *numbers, *welch], lines)
+    return csv_text([*names, *numbers, *welch], lines)
 
 
 def _numbers(summary: Summary | None) -> tuple[float | None, float | None]:
     if summary is None:
         return None, None
     return summary.mean, summary.sd if summary.n > 1 else None
-
-
-def _csv(header: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([header, *lines])
-    return text.getvalue()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,38 +23,26 @@ _NAMES = ("dataset", "model", "seed")
 _KEYS = ("dataset", "model", "variant", "seed")
 _NEEDED = (*_NAMES, "metric", "value")
 _ORIGIN = ("threads", "device", "commit", "error")
-_TEXT, _WHOLE, _NUMBER = pl.String(), pl.Int64(), pl.Float64()
+_INTEGERS = ("seed", "n_parameters", "threads")
+_FLOATS = ("value", *COSTS)
+_COLUMNS = (*_KEYS, "split", "metric", *_FLOATS, *_ORIGIN)
 _SCHEMA: dict[str, pl.DataType] = {
-    **dict.fromkeys(("dataset", "model", "variant"), _TEXT),
-    "seed": _WHOLE,
-    **dict.fromkeys(("split", "metric"), _TEXT),
-    "value": _NUMBER,
-    **dict.fromkeys(COSTS, _NUMBER),
-    "n_parameters": _WHOLE,
-    "threads": _WHOLE,
-    **dict.fromkeys(_ORIGIN[1:], _TEXT),
+    name: pl.Int64() if name in _INTEGERS else pl.Float64() if name in _FLOATS else pl.String() for name in _COLUMNS
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """One model, trained once.
+    """One model, trained once. What is not known is None.
 
     Attributes:
-        dataset: name of the data.
-        model: name of the model.
-        seed: seed of the run.
         settings: name of its settings ("tuned", "default"), the column `variant` of a tidy frame.
         metrics: figures by part of the rows and name: `metrics["test"]["auc"]`.
-        n_parameters: trained numbers of the model.
         train_seconds: wall time of the training.
-        rows_per_s: rows trained on a second.
+        rows_per_s: rows trained on per second.
         peak_mb: largest resident memory of the run.
         predict_seconds: wall time of predicting the test rows.
-        predict_rows_per_s: rows predicted a second.
-        threads: CPU threads that it had, where known.
-        device: device of its tensors, where known.
-        commit: version of the source that ran.
+        commit: version of the source.
         error: why the run failed; None for a finished one.
     """
 
@@ -84,10 +74,10 @@ class RunResult:
 
     @classmethod
     def from_json(cls, text: str) -> RunResult:
-        """Read what `to_json` wrote; a metric that is null is not a number.
+        """Read what `to_json` wrote; a metric that is null becomes NaN.
 
         Raises:
-            UserError: when the text is damaged, or a key is unknown, missing or of the wrong type.
+            UserError: the text is damaged, or a key is unknown, missing or of the wrong type.
 
         Example:
             >>> run = RunResult(dataset="frappe", model="fm", seed=0, metrics={"test": {"auc": 0.98}})
@@ -102,7 +92,12 @@ class RunResult:
             raise UserError(f"expected a run as a JSON object, given {text[:40]!r}; run it again")
         figures = decode(values.pop("metrics", {}), dict[str, dict[str, float | None]], "metrics of a run")
         run: RunResult = decode(values, cls, "a run")
-        return dataclasses.replace(run, metrics=_figures(figures))
+        return dataclasses.replace(
+            run,
+            metrics={
+                part: {name: _number(figure) for name, figure in named.items()} for part, named in figures.items()
+            },
+        )
 
 
 def _plain(value: Any) -> Any:
@@ -112,11 +107,8 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _figures(metrics: dict[str, dict[str, float | None]]) -> dict[str, dict[str, float]]:
-    return {
-        part: {name: math.nan if figure is None else figure for name, figure in named.items()}
-        for part, named in metrics.items()
-    }
+def _number(figure: float | None) -> float:
+    return math.nan if figure is None else figure
 
 
 def to_frame(results: Iterable[RunResult]) -> pl.DataFrame:
@@ -137,11 +129,11 @@ def _rows(result: RunResult) -> list[tuple[Any, ...]]:
 def from_frame(frame: pl.DataFrame) -> list[RunResult]:
     """The runs of a tidy frame, in the order of their first rows.
 
-    The columns dataset, model, seed, metric and value are needed; variant, split, the costs, threads, device, commit
-    and error may be absent, and columns of other names are ignored.
+    Needs the columns dataset, model, seed, metric and value. The other columns of `to_frame` may be absent, and unknown
+    columns are ignored.
 
     Raises:
-        TableError: when a needed column is absent, or a cell is not what its column holds.
+        TableError: a needed column is absent, or a cell does not fit its column.
     """
     missing = [name for name in _NEEDED if name not in frame.columns]
     if missing:
@@ -168,11 +160,15 @@ def _typed(frame: pl.DataFrame) -> pl.DataFrame:
 def _run(key: dict[str, Any], rows: pl.DataFrame) -> RunResult:
     metrics: dict[str, dict[str, float]] = {}
     for part, name, value in rows.select("split", "metric", "value").drop_nulls(["split", "metric"]).iter_rows():
-        metrics.setdefault(part, {})[name] = math.nan if value is None else value
-    others = {name: _first(rows, name) for name in (*COSTS, *_ORIGIN)}
+        metrics.setdefault(part, {})[name] = _number(value)
+    present = [name for name in (*COSTS, *_ORIGIN) if name in rows.columns]
+    others: dict[str, Any] = {name: rows[name].drop_nulls().first() for name in present}
     settings = key.pop("variant") or DEFAULT_SETTINGS
     return RunResult(**key, settings=settings, metrics=metrics, **others)
 
 
-def _first(rows: pl.DataFrame, name: str) -> Any:
-    return rows[name].drop_nulls().first() if name in rows.columns else None
+def csv_text(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+    """CSV with every digit of a number, and an empty cell for None."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([header, *lines])
+    return text.getvalue()

@@ -1,26 +1,41 @@
-"""Search: settings of a model chosen on validation rows by Optuna, within a budget, resumable at any moment.
+"""Search: Optuna chooses settings of a model on validation rows, within a budget, and can be resumed at any moment.
 
-    search.sqlite   Optuna's file: every trial, as it goes
+    search.sqlite   Optuna's file: every trial, as it runs
     trials.csv      every trial that is over
-    best.toml       the best settings so far, as `fielddep fit --config` takes them
+    best.toml       the best settings so far, for `fielddep fit --config`
     search.json     what was searched, with which budget, and how it ended
 
-Trial 0 has the defaults, then come the starts that the model declares, then what Optuna's TPE sampler proposes. No
-trial sees a test row.
+Trial 0 has the defaults. The starts that the model declares come next, then proposals of Optuna's TPE sampler. No trial
+sees a test row.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fielddep.config.settings import Config
-from fielddep.errors import UserError
-from fielddep.experiments.contenders import Contender, changed_settings, settings_toml
-from fielddep.experiments.folder import SEARCH, working_in
+from fielddep.errors import ConfigError, UserError
+from fielddep.experiments.folder import SEARCH, reopen_store, working_in
+from fielddep.experiments.plan import (
+    LOGS,
+    SEARCHES,
+    Budget,
+    Contender,
+    ModelSettings,
+    Workspace,
+    changed_settings,
+    find_contender,
+    read_settings,
+    settings_toml,
+)
+from fielddep.experiments.processes import Outcome, Task, run_tasks
+from fielddep.experiments.results import DEFAULT_SETTINGS
 from fielddep.experiments.study import (
     COMPLETE,
     FAILED,
@@ -28,28 +43,24 @@ from fielddep.experiments.study import (
     TrialRecord,
     as_json,
     best_record,
+    check_request,
     drop_killed_trials,
     open_study,
     trials_csv,
 )
-from fielddep.experiments.trials import Budget, SearchSpace, TrialLoop
-from fielddep.observer import Observer
+from fielddep.experiments.trials import SearchSpace, TrialLoop
+from fielddep.observer import JobResult, Observer
 from fielddep.store.store import Store
 from fielddep.tables.files import write_json, write_text
 from fielddep.training.prepare import search_rows
 
 TRIALS, BEST, SUMMARY = "trials.csv", "best.toml", "search.json"
+TUNED = "tuned"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """What a search found.
-
-    Attributes:
-        config: the best settings; open ones are decided from the data when they are used.
-        best: the trial that had them.
-        records: all trials.
-    """
+    """The best settings, the trial that had them, and all trials. Open settings are decided when they are used."""
 
     config: Config
     best: TrialRecord
@@ -73,14 +84,14 @@ def search(
         store: the rows; test rows are not used.
         contender: the model.
         folder: where the search is kept.
-        budget: trials and minutes, those of earlier calls included.
+        budget: trials and minutes, including those of earlier calls.
         given: dotted settings of model and training that are not searched.
         seed: seed of the proposals and of every training.
-        n_rows: training rows at most, a random sample where there are more; all validation rows are used.
+        n_rows: training rows at most, drawn at random; all validation rows are used.
         observer: notified of trials.
 
     Raises:
-        UserError: the folder holds something else, another process works in it, or no trial was successful.
+        UserError: the folder holds something else or is in use, or no trial was successful.
         MissingExtraError: Optuna, or the library of a tree model, is not installed.
     """
     folder = Path(folder)
@@ -109,7 +120,7 @@ def search(
 def search_request(
     store: Store, contender: Contender, given: Mapping[str, Any] | None, *, seed: int, n_rows: int | None
 ) -> dict[str, Any]:
-    """What a search is about, except its budget: searches with equal requests are the same."""
+    """What identifies a search, apart from its budget."""
     settings = changed_settings(contender.config(given))
     return {"model": contender.name, "store": store.sha256, "settings": settings, "seed": seed, "rows": n_rows}
 
@@ -155,3 +166,118 @@ def _summary(result: SearchResult, budget: Budget) -> dict[str, Any]:
         "seconds": round(sum(record.seconds for record in result.records), 1),
         "best": {"trial": result.best.number, "loss": result.best.loss, "metrics": result.best.metrics},
     }
+
+
+def search_reopened(store: str, sha256: str, model: str, folder: str, **options: Any) -> None:
+    """Search in another process, which opens the store again; the folder keeps the result."""
+    search(reopen_store(store, sha256), find_contender(model), folder, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """Settings of all models of an experiment: given by the user, searched, or defaults."""
+
+    work: Workspace
+
+    def run(self) -> dict[str, ModelSettings]:
+        """Settings by the name of the contender, after the searches that are missing.
+
+        Raises:
+            ConfigError: the user's settings cannot be read.
+            UserError: an earlier search in the folder has other options; nothing is changed then.
+        """
+        failures = self._search([find_contender(model) for model in self.work.plan.searched_models()])
+        return {c.name: self._settings(c, failures.get(c.model)) for c in self.work.plan.contenders}
+
+    def known_settings(self, contender: Contender) -> ModelSettings | None:
+        """Settings that a contender would have in this experiment; None if they must be searched first."""
+        plan = self.work.plan
+        is_known = plan.budget is None or plan.settings_file(contender) is not None
+        if not is_known and not self._is_searched(contender.model):
+            return None
+        with contextlib.suppress(ConfigError):  # the plan does not have this model, so its file need not be valid
+            return self._settings(contender, None)
+        return None
+
+    def _settings(self, contender: Contender, failure: str | None) -> ModelSettings:
+        plan = self.work.plan
+        given = plan.settings_file(contender)
+        if given is None and (plan.budget is None or failure is not None):
+            name = DEFAULT_SETTINGS if plan.budget is None else TUNED
+            return ModelSettings(config=contender.config(plan.given), name=name, failure=failure)
+        path = given or self._search_folder(contender.model) / BEST
+        values = read_settings(path, contender, sections=("model", "train"))
+        return ModelSettings(config=contender.config({**values, **plan.given}), name=TUNED)
+
+    def _search(self, models: list[Contender]) -> dict[str, str]:
+        """Run the missing searches; reasons of failures by model."""
+        observer = self.work.observer
+        for model in models:  # all of them before the first search starts
+            check_request(self._search_folder(model.name), self._request(model.name))
+        failures = {m.name: reason for m in models if (reason := self._kept_failure(m.name)) is not None}
+        todo = [m.name for m in models if m.name not in failures and not self._is_searched(m.name)]
+        if models:
+            observer.on_plan("searches", len(todo), len(models) - len(todo))
+        outcomes = run_tasks(
+            [self._task(model) for model in todo],
+            n_jobs=self.work.plan.n_jobs,
+            on_begin=lambda task: observer.on_job(task.title, None),
+        )
+        ended = zip(todo, outcomes, strict=True)
+        return failures | {model: outcome.failure for model, outcome in ended if outcome.failure is not None}
+
+    def _is_searched(self, model: str) -> bool:
+        assert self.work.plan.budget is not None
+        return is_searched(self._search_folder(model), self._request(model), self.work.plan.budget)
+
+    def _request(self, model: str) -> dict[str, Any]:
+        plan, contender = self.work.plan, Contender(name=model, model=model)
+        return search_request(self.work.store, contender, plan.given, seed=plan.search_seed, n_rows=self._n_rows(model))
+
+    def _n_rows(self, model: str) -> int | None:
+        return self.work.plan.rows_by_model.get(model, self.work.plan.search_rows)
+
+    def _task(self, model: str) -> Task[None]:
+        title = f"search {model}"
+
+        def ended(outcome: Outcome[None]) -> None:
+            if outcome.failure is None:
+                self._failure_file(model).unlink(missing_ok=True)
+            else:
+                write_json(self._failure_file(model), {**self._request_and_budget(model), "reason": outcome.failure})
+            state = "complete" if outcome.failure is None else "failed"
+            self.work.observer.on_job(title, JobResult(state=state, reason=outcome.failure or ""))
+
+        store, plan = self.work.store, self.work.plan
+        call = partial(
+            search_reopened,
+            str(store.folder.resolve()),
+            store.sha256,
+            model,
+            str(self._search_folder(model).resolve()),
+            budget=plan.budget,
+            given={**plan.given, "train.threads": plan.process_threads},
+            seed=plan.search_seed,
+            n_rows=self._n_rows(model),
+        )
+        return Task(title=title, call=call, log=self.work.folder / LOGS / f"search-{model}.log", on_end=ended)
+
+    def _kept_failure(self, model: str) -> str | None:
+        """Why the same search failed before, if failures are kept."""
+        path = self._failure_file(model)
+        if not self.work.plan.keep_failed or not path.is_file():
+            return None
+        found = json.loads(path.read_text("utf-8"))
+        reason: str = found.pop("reason")
+        return reason if found == self._request_and_budget(model) else None
+
+    def _request_and_budget(self, model: str) -> dict[str, Any]:
+        assert self.work.plan.budget is not None
+        found: dict[str, Any] = as_json({"request": self._request(model), "budget": asdict(self.work.plan.budget)})
+        return found
+
+    def _failure_file(self, model: str) -> Path:
+        return self.work.folder / SEARCHES / f"{model}.failed.json"
+
+    def _search_folder(self, model: str) -> Path:
+        return self.work.folder / SEARCHES / model

@@ -1,10 +1,10 @@
 """Is the control (MDL) better than the other models, beyond what seeds explain?
 
-One-way ANOVA over all models, Dunnett's one-sided tests of every model against the control, and next to them Welch's
-tests of the same pairs, from the values of single seeds or from means and standard deviations.
+A one-way ANOVA over all models, Dunnett's one-sided test of every model against the control, and Welch's test of the
+same pairs, from the values of single seeds or from means and standard deviations.
 
 Dunnett's test pools the variance of all models, so one model with a large spread hides the differences of all others.
-Welch's test looks at the two models of a pair alone. Both sets of p values allow for the number of comparisons:
+Welch's test looks at the two models of a pair only. Both sets of p values allow for the number of comparisons:
 Dunnett's by its distribution, Welch's by Holm's method.
 
 The distribution behind Dunnett's test is that of the largest of several t statistics that share a control and a
@@ -12,10 +12,10 @@ variance. With group sizes n_i, control size n_0 and s^2 = chi2(df) / df, the st
 
     T_i = (a_i Z_i + b_i Z_0) / s ,  b_i = sqrt(n_i / (n_i + n_0)) ,  a_i = sqrt(1 - b_i^2)
 
-with independent standard normal Z. Given Z_0 and s they are independent, which leaves an integral over two variables
-however many groups there are. Both are taken by the trapezoidal rule, which converges exponentially for such smooth,
-quickly falling functions. Tails are summed as such (never as one minus a probability), so a p value of 1e-60 is as
-exact as one of 0.05, and the same input gives the same bits. (`scipy.stats.dunnett` samples.)
+with independent standard normal Z. Given Z_0 and s they are independent, which leaves a double integral for any number
+of groups. The trapezoidal rule converges exponentially for such smooth, quickly falling functions. Tails are summed
+directly (never as one minus a probability), so a p value of 1e-60 is as exact as one of 0.05, and the same input gives
+the same bits, unlike `scipy.stats.dunnett`, which draws samples.
 """
 
 from __future__ import annotations
@@ -35,18 +35,16 @@ from scipy.special import log_ndtr
 from fielddep.config.metrics import Better
 from fielddep.errors import UserError
 
+LEVEL = 0.05
+"""A p value below it is significant."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Mean and spread of repeated runs.
-
-    Attributes:
-        mean: mean of the values.
-        sd: standard deviation with n - 1 in the denominator; 0 for a single value.
-        n: number of values.
+    """Mean and spread of `n` repeated runs; `sd` has n - 1 in the denominator, and is 0 for a single value.
 
     Raises:
-        UserError: for no values, a negative deviation or numbers that are not finite.
+        UserError: there are no values, the deviation is negative, or a number is not finite.
     """
 
     mean: float
@@ -69,7 +67,7 @@ class Summary:
         """
         if not values or not all(map(math.isfinite, values)):
             raise UserError(f"expected finite values of at least one run, given {list(values)}; drop failed runs")
-        # The statistics module sums exactly: equal values have a deviation of exactly 0.
+        # The statistics module sums exactly, so equal values have a deviation of exactly 0.
         sd = statistics.stdev(values) if len(values) > 1 else 0.0
         return cls(mean=statistics.fmean(values), sd=sd, n=len(values))
 
@@ -83,16 +81,16 @@ _POINTS_PER_WIDTH = 4
 
 
 def upper_tail(t: float, *, control_size: int, sizes: Sequence[int], df: int) -> float:
-    """P(max_i T_i >= t) where no group differs from the control: Dunnett's one-sided p value of a statistic.
+    """P(max_i T_i >= t) if no group differs from the control: Dunnett's one-sided p value of a statistic.
 
     Args:
         t: the statistic, positive in the direction of the alternative.
         control_size: observations of the control (n_0).
-        sizes: observations of every other group (n_i), the tested one among them.
+        sizes: observations of every other group (n_i), including the tested one.
         df: degrees of freedom of the pooled variance.
 
     Raises:
-        UserError: for no groups, an empty group or no degrees of freedom.
+        UserError: there are no groups, an empty group or no degrees of freedom.
 
     Example:
         Two groups of five against a control of five; Dunnett (1955) gives 2.11 as the 5 % point.
@@ -163,10 +161,10 @@ class Welch:
     """Welch's one-sided test of a model against the control.
 
     Attributes:
-        t: difference of the means over its standard error, from the spreads of the two models alone.
+        t: difference of the means over its standard error, from the spreads of the two models only.
         df: degrees of freedom by Welch and Satterthwaite.
-        p: chance of such a t or one further in the direction "worse than the control" if both were equal.
-        p_holm: p adjusted for the number of models tested, by Holm's method.
+        p: probability of a t at least as far in the direction "worse than the control" if both were equal.
+        p_holm: p adjusted for the number of tested models by Holm's method.
     """
 
     t: float
@@ -182,10 +180,10 @@ class DunnettRow:
     Attributes:
         model: its name.
         estimate: mean of the model minus mean of the control.
-        standard_error: of the estimate, from the variance pooled over all models; None where no test is possible.
+        standard_error: of the estimate, from the variance pooled over all models; None if no test is possible.
         t: estimate / standard_error.
-        p: chance of such a t or one further in the direction "worse than the control" if no model differed from it.
-        welch: the same comparison by Welch's test; None where one of the two has a single run, or neither a spread.
+        p: probability of a t at least as far in the direction "worse than the control" if no model differed from it.
+        welch: the same comparison by Welch's test; None if one of the two has a single run, or neither has a spread.
     """
 
     model: str
@@ -201,14 +199,12 @@ class DunnettTable:
     """All models against one control, on one metric.
 
     Attributes:
-        metric: name of the metric.
-        better: whether a higher or a lower value is better.
         control: name of the model that all others are compared with.
         rows: one per model, in the order given.
         df: degrees of freedom of the pooled variance.
-        anova_f: F of the one-way ANOVA over all models; None where no test is possible.
+        anova_f: F of the one-way ANOVA over all models; None if no test is possible.
         anova_p: its p value.
-        notes: why a test or a model is absent, and which models have runs that are all equal.
+        notes: why a test or a model is missing, and which models have equal runs.
         dataset: name of the data, for the caption.
     """
 
@@ -223,25 +219,24 @@ class DunnettTable:
     dataset: str | None = None
 
     def p(self, model: str) -> float | None:
-        """The p value of a model; None where it was not tested."""
+        """The p value of a model; None if it was not tested."""
         return next((row.p for row in self.rows if row.model == model), None)
+
+    def is_significant(self, model: str) -> bool:
+        """Whether a model is worse than the control beyond chance."""
+        p = self.p(model)
+        return p is not None and p < LEVEL
 
 
 def dunnett_table(
     values: Mapping[str, Sequence[float]], *, metric: str, better: Better, control: str = "mdl"
 ) -> DunnettTable:
-    """Test every model against the control, from one value per seed.
+    """Test whether every model is worse than the control, from one value per finished run.
 
     Models may have different numbers of values; one without any is skipped and noted.
 
-    Args:
-        values: the metric of every finished run, by model.
-        metric: name of the metric.
-        better: "higher" for AUC, "lower" for losses; the alternative is that a model is worse than the control.
-        control: name of the control.
-
     Raises:
-        UserError: when the control has no value, or a value is not a finite number.
+        UserError: the control has no value, or a value is not a finite number.
 
     Example:
         >>> runs = {"fm": [0.70, 0.72, 0.71], "mdl": [0.80, 0.82, 0.81]}
@@ -260,11 +255,11 @@ def dunnett_from_summary(
 ) -> DunnettTable:
     """Test every model against the control, from means, standard deviations and numbers of runs.
 
-    Equal runs, of a model that draws nothing by chance, are one observation: as several they would lower the pooled
-    variance of all.
+    Equal runs, of a model without randomness, count as one observation: as several they would lower the pooled
+    variance.
 
     Raises:
-        UserError: when the control is not among the models, or `better` is neither word.
+        UserError: the control is not among the models, or `better` is neither word.
     """
     if better not in ("higher", "lower"):
         raise UserError(f"better must be 'higher' or 'lower', given {better!r}")
@@ -275,7 +270,7 @@ def dunnett_from_summary(
         )
     observed = _observations(summaries)
     df = sum(summary.n - 1 for summary in observed.values())
-    variance = _pooled_variance(observed, df)
+    variance = sum((summary.n - 1) * summary.sd**2 for summary in observed.values()) / df if df else 0.0
     rows = tuple(
         DunnettRow(model=model, estimate=summary.mean - summaries[control].mean)
         for model, summary in summaries.items()
@@ -303,7 +298,7 @@ def dunnett_from_summary(
 
 
 def _observations(summaries: Mapping[str, Summary]) -> dict[str, Summary]:
-    """Equal runs of a model as one, unless those of every model are equal."""
+    """Equal runs of a model as one, unless every model has equal runs."""
     if all(summary.sd == 0 for summary in summaries.values()):
         return dict(summaries)
     return {
@@ -327,7 +322,7 @@ def _worse(t: float, table: DunnettTable) -> float:
 
 
 def _welch_tests(table: DunnettTable, summaries: Mapping[str, Summary]) -> dict[str, Welch]:
-    """Welch's tests by model, of those that have one."""
+    """Welch's tests, by model, that are possible."""
     control = summaries[table.control]
     found = {row.model: _welch(row, summaries[row.model], control, table) for row in table.rows}
     tests = {model: test for model, test in found.items() if test is not None}
@@ -338,7 +333,7 @@ def _welch_tests(table: DunnettTable, summaries: Mapping[str, Summary]) -> dict[
 
 
 def _welch(row: DunnettRow, model: Summary, control: Summary, table: DunnettTable) -> Welch | None:
-    """The test before it is adjusted. Several equal runs are a constant: only the other model has a variance."""
+    """The unadjusted test. Several equal runs are a constant: only the other model has a variance."""
     parts = [(summary.sd**2 / summary.n, summary.n - 1) for summary in (model, control)]
     variance = sum(part for part, _ in parts)
     if min(model.n, control.n) < 2 or variance == 0:
@@ -356,16 +351,10 @@ def holm(ps: Sequence[float]) -> list[float]:
         >>> holm([0.01, 0.04, 0.03])
         [0.03, 0.06, 0.06]
     """
-    order = sorted(range(len(ps)), key=lambda at: ps[at])
-    adjusted, largest = [0.0] * len(ps), 0.0
-    for place, at in enumerate(order):
-        largest = max(largest, min(1.0, (len(ps) - place) * ps[at]))
-        adjusted[at] = largest
-    return adjusted
-
-
-def _pooled_variance(summaries: Mapping[str, Summary], df: int) -> float:
-    return sum((summary.n - 1) * summary.sd**2 for summary in summaries.values()) / df if df else 0.0
+    order = np.argsort(ps, kind="stable")
+    adjusted = np.empty(len(ps))
+    adjusted[order] = np.maximum.accumulate(np.arange(len(ps), 0, -1) * np.asarray(ps)[order])
+    return [float(p) for p in np.minimum(adjusted, 1.0)]
 
 
 def _between_variance(summaries: Mapping[str, Summary]) -> float:

@@ -1,14 +1,12 @@
 """Study: the file in which Optuna keeps the trials of a search (extra `search`); it survives any kill.
 
 What is tried next follows from the seed and from the trials that are over: a start that the model declares, or the
-proposal of a sampler that gets a new seed for every trial. So a trial that was lost is simply proposed again.
+proposal of a sampler with a new seed for every trial. A trial that was lost is therefore simply proposed again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fielddep.config import TREES
 from fielddep.config.settings import dotted_settings
-from fielddep.config.trees import TREE_CONFIGS
 from fielddep.errors import MissingExtraError, UserError
 from fielddep.experiments.folder import SEARCH, check_folder
+from fielddep.experiments.results import csv_text
 
 if TYPE_CHECKING:
     import optuna
@@ -31,6 +30,15 @@ LOST = "lost"
 """Key of the trials that an interrupt or a kill ended, each with its place among all."""
 KILLED = "the process was killed in training, more than once; perhaps it ran out of memory"
 COMPLETE, PRUNED, FAILED = "complete", "pruned", "failed"
+STUDY, REQUEST = "search", "request"
+RANDOM_TRIALS = 6
+"""Trials that are over before the sampler learns from them."""
+UNPRUNED_TRIALS, UNPRUNED_LOSSES = 4, 6
+"""No trial is pruned before this many trials are over, nor before it has had this many evaluations."""
+MAX_KILLS = 2
+"""A trial is not tried again after this many kills."""
+NOT_KILLED = -1
+"""Recorded instead of the place of a trial that the user interrupted, because that is no sign of a bad trial."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +49,8 @@ class TrialRecord:
         number: its place among the trials of the search; trial 0 has the defaults.
         state: complete, pruned or failed.
         loss: lowest validation loss; None for a failed trial.
-        metrics: all validation metrics.
-        seconds: wall time.
         settings: dotted settings that it changed.
-        reason: why it was pruned, cut off or failed.
+        reason: why it was pruned, was cut off or failed.
     """
 
     number: int
@@ -57,7 +63,7 @@ class TrialRecord:
 
 
 def trial_records(study: optuna.Study) -> list[TrialRecord]:
-    """The trials that are over, except those that an interrupt or a kill ended, as they are run again."""
+    """The trials that are over, except lost ones, which are run again."""
     lost = {number for number, _ in study.user_attrs.get(LOST, [])}
     ended = [
         trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished() and trial.number not in lost
@@ -80,7 +86,7 @@ def _record(number: int, trial: optuna.trial.FrozenTrial) -> TrialRecord:
 
 
 def best_record(records: Sequence[TrialRecord]) -> TrialRecord | None:
-    """The complete trial of the lowest loss, the first of equals; None where no trial is complete."""
+    """The complete trial of the lowest loss, the first of equals; None if no trial is complete."""
     complete = [record for record in records if record.state == COMPLETE and record.loss is not None]
     return min(complete, key=lambda record: record.loss or 0.0, default=None)
 
@@ -89,34 +95,24 @@ def trials_csv(records: Sequence[TrialRecord]) -> str:
     """One line per trial: how it ended, then its settings; an empty cell means the default."""
     metrics = list(dict.fromkeys(name for record in records for name in record.metrics if name != "loss"))
     settings = list(dict.fromkeys(path for record in records for path in record.settings))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["trial", "state", "loss", *metrics, "seconds", "reason", *settings])
-    for record in records:
-        figures = [record.metrics.get(name) for name in metrics]
-        values = [_cell(record.settings.get(path)) for path in settings]
-        facts = [record.number, record.state, record.loss]
-        writer.writerow([*facts, *figures, round(record.seconds, 1), record.reason, *values])
-    return text.getvalue()
+    lines = [
+        [
+            *(record.number, record.state, record.loss),
+            *(record.metrics.get(name) for name in metrics),
+            *(round(record.seconds, 1), record.reason),
+            *(_cell(record.settings.get(path)) for path in settings),
+        ]
+        for record in records
+    ]
+    return csv_text(["trial", "state", "loss", *metrics, "seconds", "reason", *settings], lines)
 
 
 def _cell(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, (list, tuple, bool)) else value
 
 
-STUDY, REQUEST = "search", "request"
-RANDOM_TRIALS = 6
-"""Trials that are over before the sampler learns from them."""
-UNPRUNED_TRIALS, UNPRUNED_LOSSES = 4, 6
-"""No trial is pruned before so many trials are over, nor before it had so many evaluations."""
-MAX_KILLS = 2
-"""After so many kills during a trial it is not tried again."""
-NOT_KILLED = -1
-"""Instead of the place of a trial that the user interrupted, which says nothing against it."""
-
-
 def import_optuna() -> Any:
-    """Optuna, or an error that says how to install it.
+    """Optuna.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -130,13 +126,14 @@ def import_optuna() -> Any:
 
 
 def _pruner(study: optuna.Study) -> optuna.pruners.BasePruner:
-    """Ends trials that are behind the median; none of trees: those that learn slowly are behind, and end best.
+    """Ends trials that are behind the median.
 
-    For the same reason a trial is left alone until it was evaluated as often as half of the complete ones were.
+    Trees are never pruned: those that learn slowly are behind for long and end best. For the same reason a trial is
+    left alone until it has been evaluated as often as half of the complete ones were.
     """
     library = import_optuna()
     pruners: Any = library.pruners
-    if study.user_attrs[REQUEST]["model"] in TREE_CONFIGS:
+    if study.user_attrs[REQUEST]["model"] in TREES:
         return pruners.NopPruner()  # type: ignore[no-any-return]  # Optuna is imported when used
     complete = study.get_trials(deepcopy=False, states=[library.trial.TrialState.COMPLETE])
     lengths = [len(trial.intermediate_values) for trial in complete]
@@ -150,7 +147,7 @@ def check_request(folder: Path, request: Mapping[str, Any]) -> None:
     """Refuse a folder that holds the search of another request.
 
     Raises:
-        UserError: names the option that differs, or says that the file of the search cannot be used.
+        UserError: names the option that differs, or the file that cannot be used.
     """
     if (folder / SEARCH.mark).is_file():
         open_study(folder, request)
@@ -168,13 +165,11 @@ def open_study(folder: Path, request: Mapping[str, Any]) -> optuna.Study:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         study: optuna.Study = library.create_study(
-            storage=f"sqlite:///{path.resolve()}",
-            study_name=STUDY,
-            load_if_exists=True,
+            storage=f"sqlite:///{path.resolve()}", study_name=STUDY, load_if_exists=True
         )
     except OSError as error:
         raise UserError(f"cannot write {folder}: {error.strerror or error}; choose another folder") from error
-    except Exception as error:  # whatever a damaged file makes of SQLite and SQLAlchemy
+    except Exception as error:  # a damaged file may raise anything from SQLite or SQLAlchemy
         reason = str(error).splitlines()[0]
         raise UserError(f"{path} cannot be used ({reason}); remove it to start over") from error
     if REQUEST not in study.user_attrs:
@@ -207,17 +202,10 @@ def _dotted(request: Mapping[str, Any]) -> dict[str, Any]:
 def next_trial(
     study: optuna.Study, n_over: int, seed: int, start: tuple[Mapping[str, Any], dict[str, Any]] | None
 ) -> optuna.Trial:
-    """Start a trial.
-
-    Args:
-        study: the search.
-        n_over: trials that are over.
-        seed: seed of the search.
-        start: parameters and facts of a trial that the sampler does not choose.
-    """
+    """Start a trial after `n_over` others; `start` has parameters and facts that the sampler does not choose."""
     library = import_optuna()
     waiting = study.get_trials(deepcopy=False, states=[library.trial.TrialState.WAITING])
-    if start is not None and not waiting:  # after a kill the same one may be waiting
+    if start is not None and not waiting:  # a kill may have left the same one waiting
         study.enqueue_trial(dict(start[0]), user_attrs=start[1])
     drawn = int(np.random.SeedSequence((seed, n_over)).generate_state(1)[0])
     study.sampler = library.samplers.TPESampler(
@@ -228,7 +216,7 @@ def next_trial(
 
 
 def drop_killed_trials(study: optuna.Study) -> None:
-    """End the trials that were running when a process was killed; each is tried again, but not for ever."""
+    """End the trials that were running when a process was killed; each is tried again, up to `MAX_KILLS` times."""
     states = import_optuna().trial.TrialState
     for trial in study.get_trials(deepcopy=False, states=[states.RUNNING]):
         place = len(trial_records(study))
@@ -240,7 +228,7 @@ def drop_killed_trials(study: optuna.Study) -> None:
 
 
 def mark_lost(study: optuna.Study, number: int, place: int) -> None:
-    """End a trial as if it had never been; the next one will be the same as it."""
+    """End a trial as if it had never started; the next one will be the same."""
     study.set_user_attr(LOST, [*study.user_attrs.get(LOST, []), [number, place]])
     with contextlib.suppress(RuntimeError):  # it may be over already
         study.tell(number, state=import_optuna().trial.TrialState.FAIL)

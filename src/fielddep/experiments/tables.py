@@ -1,6 +1,6 @@
 """The comparison of models over seeds, as numbers: runs of one data set by model, and tests between models.
 
-`rendering` makes text of it.
+`rendering` turns it into text.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from fielddep.errors import UserError
 from fielddep.experiments.results import COSTS, RunResult
 from fielddep.experiments.significance import DunnettTable, Summary, dunnett_table
 
+PART = "test"
+"""Models are compared on test rows."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRow:
     """A model over its seeds.
 
     Attributes:
-        name: name of the model, with its settings where the model was run with several.
+        name: name of the model, with its settings if the model was run with several.
         n_runs: number of runs, including failed ones.
         metrics: figures of the finished runs by metric.
         costs: parameters, times, speeds and memory of the finished runs.
@@ -34,18 +37,97 @@ class ModelRow:
     costs: Mapping[str, Summary]
     failures: Mapping[int, str]
 
+    @classmethod
+    def of(cls, name: str, runs: Sequence[RunResult]) -> ModelRow:
+        """Mean and spread of a model's finished runs."""
+        finished = [run for run in runs if run.error is None]
+        metrics = {metric: _metric_values(runs, metric) for metric in METRICS}
+        costs = {cost: _finite([getattr(run, cost) for run in finished]) for cost in COSTS}
+        return cls(
+            name=name,
+            n_runs=len(runs),
+            metrics={metric: Summary.of(values) for metric, values in metrics.items() if values},
+            costs={cost: Summary.of(values) for cost, values in costs.items() if values},
+            failures={run.seed: run.error for run in runs if run.error is not None},
+        )
+
     @property
     def n_finished(self) -> int:
         """Runs that did not fail."""
         return self.n_runs - len(self.failures)
 
 
-def runs_by_name(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
-    """Runs by model, or by model and settings where a model was run with several.
+def _metric_values(runs: Sequence[RunResult], metric: str) -> list[float]:
+    """A metric of every finished run that has it as a finite number."""
+    return _finite([run.metrics.get(PART, {}).get(metric) for run in runs if run.error is None])
 
-    Raises:
-        UserError: for no runs, several data sets, or a seed that a model has twice.
+
+def _finite(values: Iterable[float | None]) -> list[float]:
+    return [float(value) for value in values if value is not None and math.isfinite(value)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonTable:
+    """All models on the test rows of one data set. Build one with `ComparisonTable.of`.
+
+    Attributes:
+        control: the model that all others are tested against.
+        rows: one per model in the order of the results, the control last.
+        tests: Dunnett's tests by metric; there is none for a metric that the control lacks.
+        notes: failures and what could not be tested.
     """
+
+    dataset: str
+    control: str
+    rows: tuple[ModelRow, ...]
+    tests: Mapping[str, DunnettTable]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, results: Iterable[RunResult], *, control: str = "mdl") -> ComparisonTable:
+        """Compare the models of one data set.
+
+        Args:
+            results: one per run. A failed run is counted and noted, but is part of no figure.
+            control: name of the control; "mdl (tuned)" if it was run with several settings.
+
+        Raises:
+            UserError: there are no results or several data sets, a model has a seed twice, or the control was run with
+                several settings.
+        """
+        groups = _runs_by_name(list(results))
+        several = [name for name, runs in groups.items() if runs[0].model == control]
+        if control not in groups and several:
+            raise UserError(f"the control {control!r} was run with several settings; name one of {', '.join(several)}")
+        rows = tuple(ModelRow.of(name, groups[name]) for name in sorted(groups, key=lambda name: name == control))
+        tested = [metric for row in rows if row.name == control for metric in row.metrics]
+        tests = {metric: _test(groups, metric, control) for metric in tested}
+        dataset = next(iter(groups.values()))[0].dataset
+        table = cls(dataset=dataset, control=control, rows=rows, tests=tests, notes=())
+        return dataclasses.replace(table, notes=_notes(table, groups))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Metrics that some model has, in the order of the columns."""
+        return tuple(name for name in METRICS if any(name in row.metrics for row in self.rows))
+
+    @property
+    def costs(self) -> tuple[str, ...]:
+        """Costs that some model has, in the order of the columns."""
+        return tuple(name for name in COSTS if any(name in row.costs for row in self.rows))
+
+    def p(self, metric: str, model: str) -> float | None:
+        """The p value of "the control is better than this model"; None if it was not tested."""
+        return self.tests[metric].p(model) if metric in self.tests else None
+
+    def beaten(self, metric: str) -> frozenset[str]:
+        """Models that the control is significantly better than."""
+        tested = metric in self.tests
+        return frozenset(row.name for row in self.rows if tested and self.tests[metric].is_significant(row.name))
+
+
+def _runs_by_name(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
+    """Runs by model, or by model and settings if a model was run with several."""
     datasets = list(dict.fromkeys(result.dataset for result in results))
     if len(datasets) != 1:
         raise UserError(
@@ -66,114 +148,8 @@ def runs_by_name(results: Sequence[RunResult]) -> dict[str, list[RunResult]]:
     return groups
 
 
-def model_row(name: str, runs: Sequence[RunResult], part: str) -> ModelRow:
-    """Mean and spread of a model's finished runs."""
-    finished = [run for run in runs if run.error is None]
-    metrics = {metric: metric_values(runs, metric, part) for metric in METRICS}
-    costs = {cost: _finite([getattr(run, cost) for run in finished]) for cost in COSTS}
-    return ModelRow(
-        name=name,
-        n_runs=len(runs),
-        metrics={metric: Summary.of(values) for metric, values in metrics.items() if values},
-        costs={cost: Summary.of(values) for cost, values in costs.items() if values},
-        failures={run.seed: run.error for run in runs if run.error is not None},
-    )
-
-
-def metric_values(runs: Sequence[RunResult], metric: str, part: str) -> list[float]:
-    """A metric of every finished run that has it as a finite number."""
-    return _finite([run.metrics.get(part, {}).get(metric) for run in runs if run.error is None])
-
-
-def _finite(values: Iterable[float | None]) -> list[float]:
-    return [float(value) for value in values if value is not None and math.isfinite(value)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComparisonTable:
-    """All models on one data set. Build one with `ComparisonTable.of`.
-
-    Attributes:
-        dataset: name of the data.
-        part: rows that the metrics were taken on.
-        control: the model that all others are tested against.
-        level: a p value below it is significant.
-        rows: one per model in the order of the results, the control last.
-        tests: Dunnett's tests by metric; a metric that the control lacks has none.
-        notes: failures and what could not be tested.
-    """
-
-    dataset: str
-    part: str
-    control: str
-    level: float
-    rows: tuple[ModelRow, ...]
-    tests: Mapping[str, DunnettTable]
-    notes: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls, results: Iterable[RunResult], *, control: str = "mdl", part: str = "test", level: float = 0.05
-    ) -> ComparisonTable:
-        """Compare the models of one data set.
-
-        Args:
-            results: one per run. A failed run is counted and noted, but is part of no figure.
-            control: name of the control; "mdl (tuned)" where it was run with several settings.
-            part: "test" or "validation".
-            level: level of significance.
-
-        Raises:
-            UserError: for no results, several data sets, a seed that a model has twice, or a control that was run
-                with several settings.
-        """
-        groups = runs_by_name(list(results))
-        _check_control(groups, control)
-        names = sorted(groups, key=lambda name: name == control)
-        rows = tuple(model_row(name, groups[name], part) for name in names)
-        tests = {
-            metric: _test(groups, metric, part, control)
-            for metric in METRICS
-            if any(row.name == control and metric in row.metrics for row in rows)
-        }
-        dataset = groups[names[0]][0].dataset
-        table = cls(dataset=dataset, part=part, control=control, level=level, rows=rows, tests=tests, notes=())
-        return dataclasses.replace(table, notes=_notes(table, groups))
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """Metrics that some model has, in the order of the columns."""
-        return tuple(name for name in METRICS if any(name in row.metrics for row in self.rows))
-
-    @property
-    def costs(self) -> tuple[str, ...]:
-        """Costs that some model has, in the order of the columns."""
-        return tuple(name for name in COSTS if any(name in row.costs for row in self.rows))
-
-    def best(self, metric: str) -> frozenset[str]:
-        """Models with the best mean; several only where means are equal."""
-        means = {row.name: row.metrics[metric].mean for row in self.rows if metric in row.metrics}
-        top = (max if METRICS[metric].higher_is_better else min)(means.values(), default=None)
-        return frozenset(name for name, mean in means.items() if mean == top)
-
-    def p(self, metric: str, model: str) -> float | None:
-        """The p value of "the control is better than this model"; None where it was not tested."""
-        return self.tests[metric].p(model) if metric in self.tests else None
-
-    def is_beaten(self, metric: str, model: str) -> bool:
-        """Whether the control is significantly better than a model."""
-        p = self.p(metric, model)
-        return p is not None and p < self.level
-
-
-def _check_control(groups: Mapping[str, Sequence[RunResult]], control: str) -> None:
-    settings = [name for name, runs in groups.items() if runs[0].model == control]
-    if control not in groups and settings:
-        raise UserError(f"the control {control!r} was run with several settings; name one of {', '.join(settings)}")
-
-
-def _test(groups: Mapping[str, Sequence[RunResult]], metric: str, part: str, control: str) -> DunnettTable:
-    values = {name: metric_values(runs, metric, part) for name, runs in groups.items()}
+def _test(groups: Mapping[str, Sequence[RunResult]], metric: str, control: str) -> DunnettTable:
+    values = {name: _metric_values(runs, metric) for name, runs in groups.items()}
     present = {name: runs for name, runs in values.items() if runs}
     table = dunnett_table(present, metric=metric, better=METRICS[metric].better, control=control)
     return dataclasses.replace(table, dataset=groups[control][0].dataset)
@@ -182,7 +158,14 @@ def _test(groups: Mapping[str, Sequence[RunResult]], metric: str, part: str, con
 def _notes(table: ComparisonTable, groups: Mapping[str, Sequence[RunResult]]) -> tuple[str, ...]:
     """Failures first, then what is missing."""
     failures = [note for row in table.rows for note in _failure_notes(row)]
-    odd = [note for name, runs in groups.items() for note in _odd_notes(name, runs, table.part)]
+    odd = [
+        f"{name}: {metric} of seed {run.seed} is not a number and is skipped"
+        for name, runs in groups.items()
+        for run in runs
+        if run.error is None
+        for metric, value in run.metrics.get(PART, {}).items()
+        if metric in METRICS and not math.isfinite(value)
+    ]
     return (*failures, *odd, *_untested_notes(table))
 
 
@@ -204,14 +187,4 @@ def _failure_notes(row: ModelRow) -> list[str]:
     return [
         f"{row.name}: {len(seeds)} of {row.n_runs} runs failed (seed {', '.join(map(str, seeds))}): {reason}"
         for reason, seeds in by_reason.items()
-    ]
-
-
-def _odd_notes(name: str, runs: Sequence[RunResult], part: str) -> list[str]:
-    return [
-        f"{name}: {metric} of seed {run.seed} is not a number and is skipped"
-        for run in runs
-        if run.error is None
-        for metric, value in run.metrics.get(part, {}).items()
-        if metric in METRICS and not math.isfinite(value)
     ]

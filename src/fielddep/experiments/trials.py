@@ -12,14 +12,13 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from fielddep.config.defaults import decide
 from fielddep.config.mdl import LEARNING_RATE_SEARCH, Between, Space
-from fielddep.config.settings import Config
+from fielddep.config.settings import Config, fill_defaults
 from fielddep.config.trees import TreeConfig
-from fielddep.errors import UserError
-from fielddep.experiments.contenders import Contender
+from fielddep.experiments.plan import Budget, Contender
 from fielddep.experiments.processes import reason_of
 from fielddep.experiments.study import (
     COMPLETE,
@@ -57,8 +56,8 @@ class SearchSpace:
     Attributes:
         config: settings that the search starts from.
         spaces: where it looks, by dotted setting.
-        has_rate: whether it looks for `train.lr` too, in the range of its optimiser.
-        starts: settings that are tried first: the defaults, then what the model declares as good starts.
+        has_rate: whether it also looks for `train.lr`, in the range of the optimizer.
+        starts: settings that are tried first: the defaults, then those the model declares.
     """
 
     config: Config
@@ -83,39 +82,39 @@ class SearchSpace:
         """Dotted settings that Optuna chooses."""
         settings = {path: _suggest(trial, path, space) for path, space in self.spaces.items()}
         if self.has_rate:
-            optimizer = settings.get(OPTIMIZER) or self._optimizer(self.config)
+            optimizer = settings.get(OPTIMIZER) or _optimizer(self.config)
             settings[RATE] = _suggest(trial, rate_name(optimizer), LEARNING_RATE_SEARCH[optimizer])
         return settings
 
     def point(self, config: Config) -> dict[str, Any]:
-        """The parameters of settings that are all decided; a value outside its space is skipped."""
+        """Decided settings as Optuna's parameters; a value outside its space is skipped."""
         spaces = {path: (path, space) for path, space in self.spaces.items()}
         if self.has_rate:
-            optimizer = self._optimizer(config)
+            optimizer = _optimizer(config)
             spaces[RATE] = (rate_name(optimizer), LEARNING_RATE_SEARCH[optimizer])
-        found = {name: _parameter(space, _value(config, path)) for path, (name, space) in spaces.items()}
+        found = {name: _parameter(space, attrgetter(path)(config)) for path, (name, space) in spaces.items()}
         return {name: value for name, value in found.items() if value is not None}
 
     def register(self, trial: optuna.Trial, point: Mapping[str, Any]) -> None:
-        """Tell a trial that was given its point the spaces, so that the search learns from it."""
+        """Give a trial with fixed parameters their spaces, so that the sampler learns from it."""
         rates = {rate_name(optimizer): space for optimizer, space in LEARNING_RATE_SEARCH.items()}
         for name in point:
             _suggest(trial, name, {**self.spaces, **rates}[name])
 
-    def _optimizer(self, config: Config) -> str:
-        return config.train.optimizer or config.model.OPTIMIZER
+
+def _optimizer(config: Config) -> str:
+    return config.train.optimizer or config.model.OPTIMIZER
 
 
 def rate_name(optimizer: str) -> str:
-    """Name of the parameter: one per optimiser, as their ranges have nothing in common."""
+    """Name of the parameter: one per optimizer, because their ranges have nothing in common."""
     return f"{RATE} ({optimizer})"
 
 
 def _suggest(trial: optuna.Trial, name: str, space: Space) -> Any:
-    """One value; whole numbers where both ends of a range are."""
+    """One value; a whole number if both ends of the range are."""
     if not isinstance(space, Between):
-        # Optuna keeps texts and numbers, but no lists.
-        texts = {_text(value): value for value in space.values}
+        texts = {json.dumps(value): value for value in space.values}  # Optuna takes no lists
         return texts[trial.suggest_categorical(name, list(texts))]
     if isinstance(space.low, int) and isinstance(space.high, int):
         return trial.suggest_int(name, space.low, space.high, log=space.log)
@@ -123,46 +122,10 @@ def _suggest(trial: optuna.Trial, name: str, space: Space) -> Any:
 
 
 def _parameter(space: Space, value: Any) -> Any:
-    """A value as Optuna keeps it; None where the space does not hold it."""
+    """A value as Optuna keeps it; None if it is outside the space."""
     if isinstance(space, Between):
         return value if value is not None and space.low <= value <= space.high else None
-    return _text(value) if value in space.values else None
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value)
-
-
-def _value(config: Config, path: str) -> Any:
-    section, key = path.split(".")
-    return getattr(getattr(config, section), key)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """When a search ends: after so many trials or minutes, whichever comes first; those of earlier calls count.
-
-    When time is up, the running trial is cut off and counts with its lowest loss so far. If no trial is complete yet it
-    runs until its first evaluation, so that there is a result.
-    """
-
-    trials: int = 30
-    minutes: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.trials < 1 or (self.minutes is not None and not self.minutes > 0):
-            raise UserError(
-                f"expected at least one trial and more than 0 minutes, given {self.trials} and {self.minutes}"
-            )
-
-    def seconds_left(self, records: Sequence[TrialRecord]) -> float | None:
-        """Seconds until time is up; None without such a limit."""
-        return None if self.minutes is None else self.minutes * 60 - sum(record.seconds for record in records)
-
-    def is_spent(self, records: Sequence[TrialRecord]) -> bool:
-        """Whether no further trial may start."""
-        left = self.seconds_left(records)
-        return len(records) >= self.trials or (left is not None and left <= 0)
+    return json.dumps(value) if value in space.values else None
 
 
 class _StoppedError(Exception):
@@ -192,8 +155,7 @@ class _TrialWatch(Observer):
             raise _StoppedError(COMPLETE if self.losses else FAILED, "time was up")
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        loss = evaluation.validation["loss"]
-        self.losses.append(loss)
+        self.losses.append(evaluation.validation["loss"])
         self.observer.on_evaluation(evaluation)
         self.trial.report(min(self.losses), len(self.losses))
         self._stop_if_late()
@@ -206,13 +168,9 @@ class TrialLoop:
     """The trials of a search.
 
     Attributes:
-        study: Optuna's file.
-        space: where it looks.
         data: training and validation rows.
-        n_training_rows: number of training rows that decides open settings.
-        budget: when it ends.
+        n_training_rows: number of training rows that decides open settings; `data` may be a sample.
         seed: seed of the proposals.
-        observer: notified of trials.
         keep: called with all trials after each of them.
     """
 
@@ -258,7 +216,7 @@ class TrialLoop:
         self.study.tell(trial, facts[METRICS]["loss"] if state == COMPLETE else None, state=ended)
 
     def _start(self, n_over: int) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """Parameters and facts of the next start; None where all were tried."""
+        """Parameters and facts of the next start; None after the last one."""
         if n_over >= len(self.space.starts):
             return None
         settings = self.space.starts[n_over]
@@ -289,7 +247,7 @@ class TrialLoop:
     def _data(self, settings: Mapping[str, Any]) -> Prepared:
         """The rows, with all settings decided."""
         merged = dataclasses.replace(self.space.config, data=self.data.config.data, split=self.data.config.split)
-        config = decide(merged.replace(settings), n_rows=self.n_training_rows)
+        config = fill_defaults(merged.replace(settings), n_rows=self.n_training_rows)
         return dataclasses.replace(self.data, config=config)
 
 

@@ -1,7 +1,8 @@
-"""Explanations: numbers first, drawing second (`plots`, `heat_maps`).
+"""Explanations: numbers first, pictures second (`plots`, `heat_maps`).
 
-Every function takes a `Bundle` and encoded rows (`bundle.encoder.encode(table, with_target=True)`) and returns a small
-dataclass with `to_frame()`. Functions that need dependencies refuse a model without them; the rest work for any model.
+Every function takes a `Bundle` and encoded rows (`bundle.encoder.encode(table, with_target=True)[0]`) and returns a
+small dataclass with `to_frame()`. Functions that need dependencies refuse models without them; all others work for any
+model.
 """
 
 from fielddep.explain.curves import calibration_curve, learning_curve, score_distribution, score_rows

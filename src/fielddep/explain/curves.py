@@ -1,4 +1,4 @@
-"""Predictions next to the truth: scored rows, and the curves of training, calibration and scores. Any model.
+"""Predictions of any model next to the truth: scored rows, learning curves, calibration and scores.
 
 Shape legend: R rows, C outputs or classes, N bins.
 """
@@ -27,25 +27,17 @@ from fielddep.training.metrics import N_CALIBRATION_BINS
 from fielddep.training.ranking import bin_stops, tie_stops_of
 
 MIN_CALIBRATION_BINS, MIN_ROWS_PER_BIN = 4, 25
-"""Few rows are put into fewer bins, as a bin of a handful of rows says nothing."""
+"""Few rows get fewer bins, because a bin of a few rows is mostly noise."""
 MIN_SCORE_BINS, MAX_SCORE_BINS = 10, 40
-"""Bins of few rows and of many."""
 MAX_BINS_TO_ONE = 4000
-"""Bins between 0 and 1, where only the first of them are shown."""
+"""Bins from 0 to 1 at most, if only those near 0 are shown."""
 Z_95 = 1.959963984540054
 """Quantile of the normal distribution for 95 % intervals."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScoredRows:
-    """Outputs of a model for rows, and their targets where they are known.
-
-    Attributes:
-        target: what is predicted.
-        logits_RC: outputs of the model.
-        target_R: targets as `Target.encode` gives them; None when unknown.
-        weight_R: sample weights; None means one each.
-    """
+    """Logits of some rows, and their encoded targets and weights; None if unknown, or if all weights are 1."""
 
     target: Target
     logits_RC: torch.Tensor
@@ -56,15 +48,15 @@ class ScoredRows:
         return len(self.logits_RC)
 
     def predictions(self) -> Floats:
-        """Probabilities of every class (R, classes), or values in the target's unit (R,) for regression."""
+        """Probability of every class (R, classes), or values in the unit of a regression target (R,)."""
         found: Floats = predictions(self.logits_RC.double(), self.target).numpy()
         return found
 
     def truth(self) -> Floats:
-        """Class index of every row, or its value in the target's unit.
+        """Class index of every row, or its value in the unit of the target.
 
         Raises:
-            SchemaError: when the targets are not known.
+            SchemaError: if the targets are unknown.
         """
         if self.target_R is None:
             raise SchemaError(f"these rows have no target. Add the column {self.target.name!r}")
@@ -72,32 +64,24 @@ class ScoredRows:
         return values * self.target.scale + self.target.mean if self.target.task == "regression" else values
 
     def weights(self) -> Floats:
-        """Sample weight of every row."""
+        """Sample weights, with ones by default."""
         return np.ones(len(self)) if self.weight_R is None else self.weight_R.astype(np.float64)
 
 
 def score_rows(bundle: Bundle, rows: EncodedRows) -> ScoredRows:
-    """Outputs of the model of a bundle for encoded rows."""
-    return ScoredRows(
-        target=target_of(bundle),
-        logits_RC=model_logits(bundle, rows),
-        target_R=rows.target_R,
-        weight_R=rows.weight_R,
-    )
+    """Encoded rows with the logits of the model."""
+    logits_RC = model_logits(bundle, rows)
+    return ScoredRows(target=target_of(bundle), logits_RC=logits_RC, target_R=rows.target_R, weight_R=rows.weight_R)
 
 
 def model_logits(bundle: Bundle, rows: EncodedRows) -> torch.Tensor:
-    """Outputs (R, C) on the CPU, a bounded number of rows at a time."""
+    """Logits (R, C) on the CPU, computed in chunks."""
     return bundle.model.eval().outputs(rows).cpu()
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearningCurve:
-    """The evaluations of a training in order, the best of them marked.
-
-    Attributes:
-        evaluations: what was measured at each.
-    """
+    """The evaluations of a training, in order."""
 
     evaluations: tuple[Evaluation, ...]
 
@@ -108,7 +92,7 @@ class LearningCurve:
 
     @property
     def loss_range(self) -> tuple[float, float]:
-        """Room for all losses but the first of the training rows, which may be far above all that matters."""
+        """Limits of an axis of losses, ignoring the first training loss, which may be far above the rest."""
         losses = [e.validation["loss"] for e in self.evaluations]
         losses += [e.train_loss for e in self.evaluations[1:] or self.evaluations]
         low, high = min(losses), max(losses)
@@ -117,11 +101,11 @@ class LearningCurve:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Names of the validation metrics that are known, that of the loss first."""
+        """Names of the validation metrics, the loss first."""
         return tuple(in_order(dict.fromkeys(name for e in self.evaluations for name in e.validation)))
 
     def to_frame(self) -> pl.DataFrame:
-        """One line an evaluation: step, epoch, seconds, lr, train_loss, validation_<metric> each, best."""
+        """One line per evaluation: step, epoch, seconds, lr, train_loss, validation_<metric>..., best."""
         lines = [
             {
                 "step": e.step,
@@ -138,24 +122,24 @@ class LearningCurve:
 
 
 def learning_curve(history: Sequence[Evaluation]) -> LearningCurve:
-    """The curve of a training; `Run.history` and `Trained.history` have the evaluations."""
+    """The learning curve of a training, from `Run.history` or `Trained.history`."""
     return LearningCurve(evaluations=tuple(history))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CalibrationCurve:
-    """Mean prediction next to mean truth, in bins of about equally many rows by rising prediction.
+    """Mean prediction next to mean truth, in bins of about equal size, by ascending prediction.
 
     Binary: probability of the positive class, and its share. Multi-class: probability of the likeliest class, and how
     often it is right. Regression: predicted and true value.
 
     Attributes:
         task: binary, multiclass or regression.
-        predicted_N: mean prediction of every bin.
-        observed_N: mean truth of every bin.
+        predicted_N: mean prediction.
+        observed_N: mean truth.
         low_N: lower end of the 95 % interval of `observed_N`: Wilson's for shares, normal for values.
-        high_N: its upper end.
-        weight_N: weight of the rows of every bin; their number where rows are not weighted.
+        high_N: upper end of the interval.
+        weight_N: total weight of the rows; their number without weights.
     """
 
     task: str
@@ -167,24 +151,17 @@ class CalibrationCurve:
 
     @property
     def gap(self) -> float:
-        """Mean distance between prediction and truth over the bins; with 20 bins the expected calibration error."""
+        """Mean distance between prediction and truth; with 20 bins, the expected calibration error."""
         return float(np.average(np.abs(self.predicted_N - self.observed_N), weights=self.weight_N))
 
     def to_frame(self) -> pl.DataFrame:
-        """One line a bin: predicted, observed, low, high, weight."""
-        return pl.DataFrame(
-            {
-                "predicted": self.predicted_N,
-                "observed": self.observed_N,
-                "low": self.low_N,
-                "high": self.high_N,
-                "weight": self.weight_N,
-            }
-        )
+        """One line per bin: predicted, observed, low, high, weight."""
+        names = ("predicted", "observed", "low", "high", "weight")
+        return pl.DataFrame({name: getattr(self, f"{name}_N") for name in names})
 
 
 def calibration_range(predicted: Floats, low: Floats, high: Floats, *, task: str) -> tuple[float, float]:
-    """Both axes of a calibration curve: room for its points and their intervals; shares are not below 0."""
+    """Limits of both axes of a calibration curve, with room for its intervals; not below 0 for shares."""
     start, stop = min(predicted.min(), low.min()), max(predicted.max(), high.max())
     room = 0.03 * (stop - start or 1.0)
     start -= room
@@ -192,21 +169,21 @@ def calibration_range(predicted: Floats, low: Floats, high: Floats, *, task: str
 
 
 def calibration_curve(scored: ScoredRows, *, n_bins: int | None = None) -> CalibrationCurve:
-    """Calibration of scored rows in bins of about equally many; rows of equal prediction share a bin.
+    """Calibration in bins of about equal size; rows with equal predictions share a bin.
 
     Args:
-        scored: rows with their targets.
+        scored: rows with targets.
         n_bins: bins at most; by default as many as the number of rows allows.
 
     Raises:
-        SchemaError: when the targets are not known, or no row has a weight above 0.
+        SchemaError: if the targets are unknown, or no row has a weight above 0.
     """
     if n_bins is None:
         n_bins = int(np.clip(len(scored) // MIN_ROWS_PER_BIN, MIN_CALIBRATION_BINS, N_CALIBRATION_BINS))
     predicted_R, observed_R = _predicted(scored), _observed(scored)
     weights_R = scored.weights()
     if not weights_R.sum() > 0:
-        raise SchemaError("calibration needs rows with a weight above 0, and all given weights are 0")
+        raise SchemaError("calibration needs rows with a weight above 0, but all weights are 0")
     order = np.argsort(predicted_R, kind="stable")
     stops = bin_stops(len(scored), n_bins, tie_stops_of(predicted_R[order]))
     bins = [rows for rows in np.split(order, stops[:-1]) if weights_R[rows].sum() > 0]
@@ -224,14 +201,14 @@ def calibration_curve(scored: ScoredRows, *, n_bins: int | None = None) -> Calib
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScoreDistribution:
-    """How the predicted probabilities of the rows of each class are spread.
+    """The distribution of predicted probabilities within each true class.
 
-    With two classes it is the probability of the positive class, with more that of the row's own class.
+    With two classes, it is the probability of the positive class; with more, that of the true class.
 
     Attributes:
         classes: labels.
-        edges: edges of the bins, from 0.
-        weight_CN: weight of the rows of each class in each bin; their number where rows are not weighted.
+        edges: edges of the bins, starting at 0.
+        weight_CN: total weight of the rows; their number without weights.
     """
 
     classes: tuple[object, ...]
@@ -240,12 +217,12 @@ class ScoreDistribution:
 
     @property
     def share_CN(self) -> Floats:
-        """Share of each class's rows that lies in each bin; zeros for a class without rows."""
+        """Share of the rows of each class in each bin; zeros for a class without rows."""
         totals_C1 = self.weight_CN.sum(axis=1, keepdims=True)
         return self.weight_CN / np.where(totals_C1 > 0, totals_C1, 1.0)
 
     def to_frame(self) -> pl.DataFrame:
-        """One line a class and bin: class, low, high, weight, share."""
+        """One line per class and bin: class, low, high, weight, share."""
         n_bins = len(self.edges) - 1
         return pl.DataFrame(
             {
@@ -262,16 +239,16 @@ def score_distribution(scored: ScoredRows, *, n_bins: int | None = None) -> Scor
     """Predicted probabilities by class.
 
     Args:
-        scored: rows with their targets.
-        n_bins: bins from 0 to 1; by default as many as the number of rows allows, and with two classes only as far as
-            the probabilities of either reach, as those of a rare class are all small.
+        scored: rows with targets.
+        n_bins: bins from 0 to 1; by default as many as the number of rows allows. With two classes the default ends
+            at the largest probabilities, because those of a rare class are all small.
 
     Raises:
-        UserError: for a regression, which has no classes.
-        SchemaError: when the targets are not known.
+        UserError: for regression, which has no classes.
+        SchemaError: if the targets are unknown.
     """
     if scored.target.task == "regression":
-        raise UserError(f"scores are spread by class, and the target {scored.target.name!r} is a number")
+        raise UserError(f"scores need classes to compare, but the target {scored.target.name!r} is a number")
     class_R = scored.truth().astype(np.int64)
     values_RC = scored.predictions()
     binary = scored.target.task == "binary"
@@ -287,7 +264,7 @@ def score_distribution(scored: ScoredRows, *, n_bins: int | None = None) -> Scor
 
 
 def n_score_bins(n_rows: int) -> int:
-    """Bins of a histogram of so many predictions."""
+    """Bins for a histogram of this many predictions."""
     return int(np.clip(2 * n_rows ** (1 / 3), MIN_SCORE_BINS, MAX_SCORE_BINS))
 
 
@@ -316,7 +293,7 @@ def _observed(scored: ScoredRows) -> Floats:
 
 
 def _wilson_interval(hits: Floats, weights: Floats) -> tuple[float, float]:
-    """Interval of a share of weighted rows; it has a width even where all rows are alike."""
+    """Interval of a share of weighted rows; its width is above 0 even if all rows are alike."""
     share = float(np.average(hits, weights=weights))
     n_rows = float(weights.sum() ** 2 / (weights**2).sum())
     middle = (share + Z_95**2 / (2 * n_rows)) / (1 + Z_95**2 / n_rows)

@@ -1,6 +1,6 @@
-"""Dependencies between fields as numbers: of the whole model, of single rows, and over a table.
+"""Dependencies between fields as numbers: of the model, of single rows, and over a table.
 
-Shape legend: R rows, B rows of a chunk, S steps of refinement with the start (T + 1), F fields.
+Shape legend: R rows, B rows of a chunk, S steps of refinement including the start (T + 1), F fields.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fielddep.explain.rows import Floats, value_texts
 from fielddep.nn.mdl import MDL
 
 CHUNK_ROWS = 1024
-"""Rows that are refined at a time."""
+"""Rows refined at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +35,12 @@ class Dependency:
 
 @dataclass(frozen=True, kw_only=True)
 class StrongestSources:
-    """For every field the one that says most about it, in the order of the fields."""
+    """For every field, in order, the field that says most about it."""
 
     entries: tuple[Dependency, ...]
 
     def to_frame(self) -> pl.DataFrame:
-        """One line a field: field, strongest_source, weight."""
+        """One row per field: field, strongest_source, weight."""
         lines = [(entry.dependent, entry.source, entry.weight) for entry in self.entries]
         schema = {"field": pl.String, "strongest_source": pl.String, "weight": pl.Float64}
         return pl.DataFrame(lines, schema=schema, orient="row")
@@ -48,12 +48,7 @@ class StrongestSources:
 
 @dataclass(frozen=True, kw_only=True)
 class FieldDependencies:
-    """A named m x m table; column j expresses field j by the others.
-
-    Attributes:
-        fields: names of rows and columns.
-        matrix_FF: coefficients; the diagonal has no meaning.
-    """
+    """Named coefficients (F, F): column j expresses field j by the others. The diagonal has no meaning."""
 
     fields: tuple[str, ...]
     matrix_FF: Floats
@@ -66,30 +61,30 @@ class FieldDependencies:
         return [self._entry(*divmod(int(flat), len(self.fields))) for flat in order]
 
     def strongest_fields(self, n: int) -> list[int]:
-        """Positions of up to n fields that have the strongest entries, in their order."""
+        """Positions of up to n fields with the strongest entries, in the order of the table."""
         size_FF = np.abs(self.normalized())
         by_strength = np.argsort(-np.maximum(size_FF.max(axis=0), size_FF.max(axis=1)), kind="stable")
         return sorted(by_strength[:n].tolist())
 
     def strongest_sources(self) -> StrongestSources:
-        """For every field the largest entry of its column."""
+        """The largest entry of every column."""
         sources = strongest_sources(self.matrix_FF[np.newaxis])[0]
         return StrongestSources(entries=tuple(self._entry(int(source), field) for field, source in enumerate(sources)))
 
     def part(self, positions: list[int]) -> FieldDependencies:
-        """The table of some fields only."""
+        """The entries between some of the fields."""
         names = tuple(self.fields[f] for f in positions)
         return FieldDependencies(fields=names, matrix_FF=self.matrix_FF[np.ix_(positions, positions)])
 
     def normalized(self) -> Floats:
-        """Entries divided by the largest off the diagonal, so that all are between -1 and 1; the diagonal is zero."""
+        """Entries divided by the largest one, thus from -1 to 1, with zeros on the diagonal."""
         matrix_FF = self.matrix_FF.copy()
         np.fill_diagonal(matrix_FF, 0.0)
         scaled: Floats = matrix_FF / max(float(np.abs(matrix_FF).max()), 1e-300)
         return scaled
 
     def to_frame(self) -> pl.DataFrame:
-        """One row a source, one column a dependent field; the first column is `(source)` if a field is `source`."""
+        """One row per source, one column per dependent field; the first is `(source)` if a field is named `source`."""
         first = "(source)" if "source" in self.fields else "source"
         columns = {name: self.matrix_FF[:, j] for j, name in enumerate(self.fields)}
         return pl.DataFrame({first: list(self.fields)}).hstack(pl.DataFrame(columns))
@@ -100,7 +95,7 @@ class FieldDependencies:
 
 
 def strongest_sources(w_RFF: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.int64]:
-    """For every row and field the position of the field that says most about it (R, F); of equal ones the first."""
+    """For every row and field, the position of the field that says most about it (R, F); the first of equals."""
     size_RFF = np.abs(w_RFF)
     n_fields = size_RFF.shape[1]
     size_RFF[:, np.arange(n_fields), np.arange(n_fields)] = -1.0
@@ -110,14 +105,14 @@ def strongest_sources(w_RFF: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.in
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """The path of refinement of some rows.
+    """The refinement of some rows, step by step.
 
     Attributes:
         fields: field names.
-        values: what the rows hold, as text, one column a field.
-        w_RSFF: W(0) ... W(T) of every row.
+        values: the values of the rows as text, one column per field.
+        w_RSFF: W(0) ... W(T).
         mu_RSF: mu(0) ... mu(T).
-        loss_RSF: dependency loss of every field at every step.
+        loss_RSF: dependency loss of every field.
         sparsity: lambda.
     """
 
@@ -137,17 +132,17 @@ class Explanation:
         return FieldDependencies(fields=self.fields, matrix_FF=self.w_RSFF[row, -1] * weight_F)
 
     def at_step(self, step: int, row: int = 0) -> FieldDependencies:
-        """W(t) of a row, not weighted by mu; step -1 is the last."""
+        """W(t) of a row, without the weights mu; step -1 is the last."""
         return FieldDependencies(fields=self.fields, matrix_FF=self.w_RSFF[row, step])
 
     def strongest_sources(self, row: int = 0) -> StrongestSources:
-        """For every field of a row the one that says most about it after the last step."""
+        """For every field of a row, the field that says most about it after the last step."""
         return self.at_step(-1, row).strongest_sources()
 
     def to_frame(self) -> pl.DataFrame:
-        """One line a row, step and ordered pair of fields: row, step, source, dependent, w, mu, loss.
+        """One line per row, step and ordered pair of fields: row, step, source, dependent, w, mu, loss.
 
-        `mu` and `loss` are those of the dependent field.
+        `mu` and `loss` belong to the dependent field.
         """
         n_rows, n_steps, n_fields = self.mu_RSF.shape
         row, step, source, dependent = (index.ravel() for index in np.indices((n_rows, n_steps, n_fields, n_fields)))
@@ -166,7 +161,7 @@ class Explanation:
         return frame.filter(pl.col("source") != pl.col("dependent"))
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as plain values."""
+        """All attributes as plain values."""
         return {
             "fields": list(self.fields),
             "values": self.values.to_dicts(),
@@ -178,10 +173,10 @@ class Explanation:
 
 
 def global_dependencies(bundle: Bundle) -> FieldDependencies:
-    """W(0): the dependencies that the model starts from in every row.
+    """W(0): the dependencies from which refinement starts in every row.
 
     Raises:
-        UserError: when the model learned no dependencies; so do all functions that refine rows.
+        UserError: if the model learned no dependencies. All functions that refine rows raise it too.
     """
     matrix_FF = dependency_model(bundle).refinement.w0_FF.detach().cpu().double().numpy()
     return FieldDependencies(fields=bundle.encoder.schema.field_names, matrix_FF=matrix_FF)
@@ -189,15 +184,10 @@ def global_dependencies(bundle: Bundle) -> FieldDependencies:
 
 @torch.no_grad()
 def explain_rows(bundle: Bundle, rows: EncodedRows, *, values: pl.DataFrame | None = None) -> Explanation:
-    """Refine the given rows and keep every step.
+    """Refine a few rows and keep every step, (T + 1) m (m + 2) numbers per row of m fields.
 
-    Meant for chosen rows: a row of m fields takes (T + 1) m (m + 2) numbers. `refined_chunks` gives the last step of
-    any number of rows.
-
-    Args:
-        bundle: a model with dependencies.
-        rows: encoded rows.
-        values: what the rows hold, see `rows.cell_texts`; by default what their ids show.
+    For many rows, `refined_chunks` gives the last step only. `values` are the values as text, from `rows.cell_texts`;
+    the default shows them as far as the ids do.
     """
     model = dependency_model(bundle)
     sparsity = model.config.sparsity
@@ -214,7 +204,7 @@ def explain_rows(bundle: Bundle, rows: EncodedRows, *, values: pl.DataFrame | No
 
 @torch.no_grad()
 def refined_chunks(bundle: Bundle, rows: EncodedRows) -> Iterator[tuple[Floats, Floats]]:
-    """W(T) and mu(T)/lambda * W(T) of the rows, each (B, F, F), chunk by chunk."""
+    """W(T) and mu(T)/lambda * W(T), each (B, F, F), chunk by chunk."""
     model = dependency_model(bundle)
     for e_BFD in _embedded(model, rows):
         last = model.refinement(e_BFD)
@@ -223,32 +213,28 @@ def refined_chunks(bundle: Bundle, rows: EncodedRows) -> Iterator[tuple[Floats, 
 
 
 def dependency_model(bundle: Bundle) -> MDL:
-    """The model of a bundle, ready to refine.
-
-    Raises:
-        UserError: when it learned no dependencies.
-    """
+    """The model of a bundle, in evaluation mode; a `UserError` if it learned no dependencies."""
     model = bundle.model
     if not isinstance(model, MDL):
         raise UserError(
-            f"only the model mdl learns field dependencies, and this one is {bundle.config.model.name}. Train with "
-            "model.name = 'mdl' to explain them"
+            f"only the model mdl learns field dependencies, but this model is {bundle.config.model.name}. Train with "
+            "model.name = 'mdl'"
         )
     if model.config.dependencies == "none":
         raise UserError(
             "this model learned no field dependencies (model.dependencies = 'none'). Train with "
-            "model.dependencies = 'refined' to explain them"
+            "model.dependencies = 'refined'"
         )
     return model.eval()
 
 
 def learns_dependencies(bundle: Bundle) -> bool:
-    """Whether the model learned dependencies between fields."""
+    """Whether `dependency_model` accepts the bundle."""
     return isinstance(bundle.model, MDL) and bundle.model.config.dependencies != "none"
 
 
 def _embedded(model: MDL, rows: EncodedRows) -> Iterator[torch.Tensor]:
-    """Embedded fields (B, F, D) of the rows, chunk by chunk; of no rows one empty chunk."""
+    """Embedded fields (B, F, D), chunk by chunk; one empty chunk if there are no rows."""
     device = next(model.parameters()).device
     for start in range(0, max(len(rows), 1), CHUNK_ROWS):
         yield model.fields_of(model.embed(rows.batch(slice(start, start + CHUNK_ROWS)).to(device).inputs))
@@ -260,7 +246,7 @@ def _stack(paths: list[list[torch.Tensor]]) -> Floats:
 
 
 def weight_range(share_SF: Floats) -> tuple[float, float]:
-    """Axis of the weights mu/lambda over the steps (S, F): wide enough that tiny differences stay small."""
+    """Limits of an axis of mu/lambda (S, F), wide enough to keep tiny differences small."""
     even = 1 / share_SF.shape[1]
     low, high = min(even, float(share_SF.min())), max(even, float(share_SF.max()))
     room = 0.04 * (high - low) + 0.04 * even
@@ -273,10 +259,10 @@ class TableDependencies:
 
     Attributes:
         fields: field names.
-        n_rows: rows that were refined.
+        n_rows: number of rows.
         counts_FF: rows in which field i is the strongest source of field j, by W(T).
         mean_FF: mean of mu(T)/lambda * W(T).
-        size_FF: mean of its absolute value, in which opposite rows do not cancel out.
+        size_FF: mean of its absolute value, in which rows of opposite sign do not cancel out.
     """
 
     fields: tuple[str, ...]
@@ -286,7 +272,7 @@ class TableDependencies:
     size_FF: Floats
 
     def to_frame(self) -> pl.DataFrame:
-        """One line an ordered pair: field, source, n_rows, share, mean, size; the most frequent source first."""
+        """One line per ordered pair: field, source, n_rows, share, mean, size. The most frequent source comes first."""
         source, field = (index.ravel() for index in np.indices(self.counts_FF.shape))
         names, counts = pl.Series(self.fields, dtype=pl.String), self.counts_FF.ravel()
         frame = pl.DataFrame(
@@ -305,15 +291,11 @@ class TableDependencies:
 
 
 def table_dependencies(bundle: Bundle, rows: EncodedRows) -> TableDependencies:
-    """Refine all rows and keep sums only: memory does not depend on their number.
-
-    Raises:
-        UserError: when the model learned no dependencies.
-    """
+    """Refine any number of rows, keeping sums only."""
     fields = bundle.encoder.schema.field_names
     n_fields = len(fields)
     counts_FF = np.zeros((n_fields, n_fields), dtype=np.int64)
-    mean_FF, size_FF = np.zeros((n_fields, n_fields)), np.zeros((n_fields, n_fields))
+    mean_FF, size_FF = np.zeros((2, n_fields, n_fields))
     for w_BFF, refined_BFF in refined_chunks(bundle, rows):
         np.add.at(counts_FF, (strongest_sources(w_BFF), np.arange(n_fields)), 1)
         mean_FF += refined_BFF.sum(axis=0)

@@ -1,4 +1,4 @@
-"""Groups of rows whose refined dependencies look alike, and the values that set each group apart.
+"""Groups of rows with similar refined dependencies, and the values that distinguish each group.
 
 Shape legend: R rows, B rows of a chunk, F fields, P ordered pairs of fields, G groups, V different values.
 """
@@ -17,6 +17,7 @@ from fielddep.artifacts.bundle import Bundle
 from fielddep.encoding.field import FieldEncoder
 from fielddep.encoding.numbers import QuantileBins, ScaledNumbers, number_counts
 from fielddep.encoding.rows import EncodedRows
+from fielddep.encoding.target import Target
 from fielddep.errors import ConfigError, TableError
 from fielddep.explain.curves import ScoredRows, score_rows
 from fielddep.explain.dependencies import FieldDependencies, refined_chunks
@@ -24,14 +25,14 @@ from fielddep.explain.rows import Floats
 
 N_GROUPS = 4
 MAX_FITTED = 10_000
-"""Rows at most from which k-means learns its centres; every row then joins the nearest."""
+"""K-means learns its centres from at most this many rows; every row then joins the nearest centre."""
 N_STARTS = 5
 N_STRONGEST = 5
 N_VALUES = 5
 MIN_ROWS = 5
-"""Rows of a group that must hold a value; fewer may be alike by chance."""
+"""A value must occur in this many rows of a group; fewer may be a coincidence."""
 MAX_CHANCE = 0.05
-"""Probability that random groups of the same sizes show any value at all."""
+"""Probability that random groups of the same sizes would show any value at all."""
 N_NUMBER_BINS = 4
 
 Members = npt.NDArray[np.int64]
@@ -40,14 +41,9 @@ Patterns = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True)
 class ValueShare:
-    """A value that a group has more often than all rows together.
+    """A value that is more frequent in a group than in all rows; an interval for numbers.
 
-    Attributes:
-        field: the field.
-        value: the value, as text; an interval for numbers.
-        n_rows: rows of the group that hold it.
-        share: share of the group's rows that hold it.
-        share_of_all: share of all rows that hold it.
+    `n_rows` and `share` count the rows of the group with this value, `share_of_all` those of the table.
     """
 
     field: str
@@ -58,7 +54,7 @@ class ValueShare:
 
     @property
     def lift(self) -> float:
-        """How many times more often than in all rows."""
+        """How many times as frequent as in all rows."""
         return self.share / self.share_of_all
 
 
@@ -67,13 +63,13 @@ class RowGroup:
     """Rows with similar dependencies.
 
     Attributes:
-        n_rows: how many.
-        share: their share of all rows.
-        pattern: mean of mu(T)/lambda * W(T) over them.
-        contrast: the same minus the mean over all rows: what sets the group apart.
-        values: values that are most over-represented in the group, the clearest first.
-        prediction: mean prediction: probability of the positive class of two, of every class of more, or value.
-        target: mean of the true targets in the same form; None where they are not known.
+        n_rows: number of rows.
+        share: share of all rows.
+        pattern: mean of mu(T)/lambda * W(T).
+        contrast: `pattern` minus the mean over all rows.
+        values: the most over-represented values, the clearest first.
+        prediction: mean prediction: the value, or the probability of the positive class of two, of every class of more.
+        target: mean of the true targets in the same form; None if they are unknown.
     """
 
     n_rows: int
@@ -87,12 +83,7 @@ class RowGroup:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowGroups:
-    """All rows of a table in groups of similar dependencies, the largest group first.
-
-    Attributes:
-        groups: the groups, numbered from 0.
-        group_R: group of every row.
-    """
+    """All rows of a table in groups of similar dependencies, the largest first; `group_R` has the group of each row."""
 
     groups: tuple[RowGroup, ...]
     group_R: Members
@@ -101,7 +92,7 @@ class RowGroups:
         return len(self.groups)
 
     def to_frame(self) -> pl.DataFrame:
-        """One line a group: group, n_rows, share, prediction..., target..., as `Predictor.predict` names columns."""
+        """One line per group: group, n_rows, share, prediction..., target..., named as by `Predictor.predict`."""
         lines = []
         for number, group in enumerate(self.groups):
             target = {f"target_{name}": value for name, value in (group.target or {}).items()}
@@ -129,30 +120,24 @@ class RowGroups:
         return pl.DataFrame(lines, schema=schema, orient="row")
 
 
-def group_rows(
-    bundle: Bundle, rows: EncodedRows, *, n_groups: int = N_GROUPS, seed: int = 0, max_fitted: int = MAX_FITTED
-) -> RowGroups:
-    """Put rows with similar patterns of refined dependencies together, by k-means on mu(T)/lambda * W(T).
+def group_rows(bundle: Bundle, rows: EncodedRows, *, n_groups: int = N_GROUPS, seed: int = 0) -> RowGroups:
+    """Group rows with similar refined dependencies, by k-means on mu(T)/lambda * W(T).
 
-    Args:
-        bundle: a model with dependencies.
-        rows: encoded rows, with or without targets; weights are ignored.
-        n_groups: groups at most; fewer where fewer rows differ.
-        seed: the same seed gives the same groups.
-        max_fitted: rows at most, drawn at random, from which the centres are learned.
+    There are fewer than `n_groups` if fewer patterns differ. Rows need no targets, and their weights are ignored.
 
     Raises:
-        UserError: when the model learned no dependencies.
-        TableError: when there are no rows.
+        UserError: if the model learned no dependencies.
+        TableError: if there are no rows.
     """
     if n_groups < 1:
-        raise ConfigError(f"n_groups must be at least 1; given {n_groups}")
+        raise ConfigError(f"n_groups must be at least 1, but is {n_groups}")
     if not len(rows):
         raise TableError("there are no rows to group. Give a table with rows")
-    group_R, mean_GFF = _members(bundle, rows, n_groups, seed, max_fitted)
+    group_R, mean_GFF = _members(bundle, rows, n_groups, seed)
     sizes_G = np.bincount(group_R)
     mean_FF = np.average(mean_GFF, axis=0, weights=sizes_G)
     scored = score_rows(bundle, rows)
+    predicted = scored.predictions()
     values = over_represented(bundle, rows, group_R)
     fields = bundle.encoder.schema.field_names
     groups = tuple(
@@ -162,18 +147,18 @@ def group_rows(
             pattern=FieldDependencies(fields=fields, matrix_FF=mean_GFF[g]),
             contrast=FieldDependencies(fields=fields, matrix_FF=mean_GFF[g] - mean_FF),
             values=values[g],
-            prediction=_mean_prediction(scored, group_R == g),
-            target=None if scored.target_R is None else _mean_target(scored, group_R == g),
+            prediction=_named(predicted[group_R == g].mean(axis=0), scored.target),
+            target=_mean_target(scored, group_R == g),
         )
         for g, size in enumerate(sizes_G)
     )
     return RowGroups(groups=groups, group_R=group_R)
 
 
-def _members(bundle: Bundle, rows: EncodedRows, n_groups: int, seed: int, max_fitted: int) -> tuple[Members, Floats]:
+def _members(bundle: Bundle, rows: EncodedRows, n_groups: int, seed: int) -> tuple[Members, Floats]:
     """Group of every row, the largest group being 0, and mean patterns (G, F, F)."""
     rng = np.random.default_rng(seed)
-    fitted = np.sort(rng.choice(len(rows), min(max_fitted, len(rows)), replace=False))
+    fitted = np.sort(rng.choice(len(rows), min(MAX_FITTED, len(rows)), replace=False))
     learned = np.concatenate(list(_patterns(bundle, rows.take(fitted))))
     centres = _centres(learned.reshape(len(learned), -1), n_groups, seed)
     found = []
@@ -192,13 +177,13 @@ def _members(bundle: Bundle, rows: EncodedRows, n_groups: int, seed: int, max_fi
 
 
 def _patterns(bundle: Bundle, rows: EncodedRows) -> Iterator[Patterns]:
-    """mu(T)/lambda * W(T) of the rows (B, F, F), chunk by chunk, with zeros on the diagonal."""
+    """mu(T)/lambda * W(T) (B, F, F), chunk by chunk, with zeros on the diagonal."""
     for _, pattern_BFF in refined_chunks(bundle, rows):
         yield (pattern_BFF * (1.0 - np.eye(pattern_BFF.shape[1]))).astype(np.float32)
 
 
 def _centres(patterns_RP: Patterns, n_groups: int, seed: int) -> Floats:
-    # Imported here, as it takes longer than everything else in this file and few callers want groups.
+    # Imported here because it is slow to import, and few callers want groups.
     from sklearn.cluster import KMeans
 
     n_different = len({pattern_P.tobytes() for pattern_P in patterns_RP})
@@ -208,29 +193,28 @@ def _centres(patterns_RP: Patterns, n_groups: int, seed: int) -> Floats:
 
 
 def _nearest(patterns_BP: Patterns, centres_GP: Floats) -> Members:
-    """Nearest centre of every row; the squared length of a row is the same for all centres and not needed."""
+    """The nearest centre of every row."""
+    # Squared distances without the squared length of the row, which is the same for all centres.
     distances_BG = (centres_GP**2).sum(axis=1) - 2 * patterns_BP.astype(np.float64) @ centres_GP.T
     nearest: Members = distances_BG.argmin(axis=1)
     return nearest
 
 
-def _mean_prediction(scored: ScoredRows, chosen_R: npt.NDArray[np.bool_]) -> dict[str, float]:
-    values = scored.predictions()[chosen_R]
-    if scored.target.task == "regression":
-        return {"prediction": float(values.mean())}
-    return _by_class(scored, values.mean(axis=0))
+def _mean_target(scored: ScoredRows, chosen_R: npt.NDArray[np.bool_]) -> dict[str, float] | None:
+    if scored.target_R is None:
+        return None
+    target, truth_R = scored.target, scored.truth()[chosen_R]
+    if target.task == "regression":
+        return _named(truth_R.mean(), target)
+    return _named(np.bincount(truth_R.astype(np.int64), minlength=len(target.classes)) / len(truth_R), target)
 
 
-def _mean_target(scored: ScoredRows, chosen_R: npt.NDArray[np.bool_]) -> dict[str, float]:
-    truth = scored.truth()[chosen_R]
-    if scored.target.task == "regression":
-        return {"prediction": float(truth.mean())}
-    return _by_class(scored, np.bincount(truth.astype(np.int64), minlength=len(scored.target.classes)) / len(truth))
-
-
-def _by_class(scored: ScoredRows, shares: Floats) -> dict[str, float]:
-    named = {f"probability_{label}": float(share) for label, share in zip(scored.target.classes, shares, strict=True)}
-    return dict(list(named.items())[1:]) if scored.target.task == "binary" else named
+def _named(means: Any, target: Target) -> dict[str, float]:
+    """Means under the column names of `Predictor.predict`; of two classes only the positive one."""
+    if target.task == "regression":
+        return {"prediction": float(means)}
+    shown = slice(1, None) if target.task == "binary" else slice(None)
+    return {f"probability_{c}": float(m) for c, m in zip(target.classes[shown], means[shown], strict=True)}
 
 
 def _entry(table: FieldDependencies, source: str, dependent: str) -> float:
@@ -240,11 +224,10 @@ def _entry(table: FieldDependencies, source: str, dependent: str) -> float:
 def over_represented(
     bundle: Bundle, rows: EncodedRows, group_R: Members, *, n: int = N_VALUES
 ) -> list[tuple[ValueShare, ...]]:
-    """For every group the values that are most clearly more frequent in it than by chance, over all fields.
+    """For every group, the values that are more frequent in it than chance explains, over all fields.
 
-    A value is shown where a random draw of as many rows would so rarely hold it as often that random groups would show
-    any value at all with a probability of `MAX_CHANCE`. Values come in order of how many standard deviations they are
-    above such a draw.
+    The threshold is strict: random groups of the same sizes would show any value at all with probability `MAX_CHANCE`.
+    Values are ordered by how many standard deviations they lie above a random draw of rows.
     """
     n_groups = int(group_R.max()) + 1
     counted = [
@@ -254,25 +237,22 @@ def over_represented(
     n_tried = n_groups * sum(int((counts_GV.sum(axis=0) >= MIN_ROWS).sum()) for _, counts_GV in counted)
     found: list[list[tuple[float, ValueShare]]] = [[] for _ in range(n_groups)]
     for field_encoder, (labels, counts_GV) in zip(bundle.encoder.field_encoders, counted, strict=True):
-        scores_GV = _standard_scores(counts_GV)
-        for group, value in np.argwhere(_chances(counts_GV) < MAX_CHANCE / max(n_tried, 1)).tolist():
-            entry = _share(field_encoder.field.name, labels, counts_GV, group, value)
-            found[group].append((float(scores_GV[group, value]), entry))
+        for group, value, score in _clear_excesses(counts_GV, MAX_CHANCE / max(n_tried, 1)):
+            entry = ValueShare(
+                field=field_encoder.field.name,
+                value=labels[value],
+                n_rows=int(counts_GV[group, value]),
+                share=float(counts_GV[group, value] / counts_GV[group].sum()),
+                share_of_all=float(counts_GV[:, value].sum() / counts_GV.sum()),
+            )
+            found[group].append((score, entry))
     return [tuple(share for _, share in sorted(entries, key=lambda e: -e[0])[:n]) for entries in found]
 
 
 def _counts(
     field_encoder: FieldEncoder, rows: EncodedRows, position: int, group_R: Members
 ) -> tuple[pl.Series, npt.NDArray[np.int64]]:
-    """Labels of the different values of a field, and the rows of every group that hold each."""
-    labels, value_R = _values(field_encoder, rows, position)
-    counts_GV = np.zeros((int(group_R.max()) + 1, len(labels)), dtype=np.int64)
-    np.add.at(counts_GV, (group_R, value_R), 1)
-    return labels, counts_GV
-
-
-def _values(field_encoder: FieldEncoder, rows: EncodedRows, position: int) -> tuple[pl.Series, npt.NDArray[np.int64]]:
-    """Labels of the different values of a field, and which of them every row holds."""
+    """Labels of the different values of a field, and how many rows of every group have each."""
     ids_R = rows.ids_RF[:, position]
     labels = field_encoder.labels()
     if isinstance(field_encoder.codec, ScaledNumbers):
@@ -280,37 +260,21 @@ def _values(field_encoder: FieldEncoder, rows: EncodedRows, position: int) -> tu
         bins = QuantileBins.from_counts(*number_counts(numbers), N_NUMBER_BINS)
         ids_R, labels = bins.encode(numbers), bins.labels()
     different, value_R = np.unique(ids_R, return_inverse=True)
-    return labels.gather(different), value_R
+    counts_GV = np.zeros((int(group_R.max()) + 1, len(different)), dtype=np.int64)
+    np.add.at(counts_GV, (group_R, value_R), 1)
+    return labels.gather(different), counts_GV
 
 
-def _chances(counts_GV: npt.NDArray[np.int64]) -> Floats:
-    """Probability that a random draw holds a value as often as a group; 1 for few rows, or no more than expected."""
-    # Imported here, as it takes longer than everything else in this file and few callers want groups.
+def _clear_excesses(counts_GV: npt.NDArray[np.int64], max_chance: float) -> Iterator[tuple[int, int, float]]:
+    """Group, value and standard score of counts that a random draw of rows reaches with less than this probability."""
+    # Imported here because it is slow to import, and few callers want groups.
     from scipy.stats import hypergeom
 
     size_G, count_V, total = counts_GV.sum(axis=1), counts_GV.sum(axis=0), int(counts_GV.sum())
     group, value = np.nonzero((counts_GV >= MIN_ROWS) & (counts_GV * total > np.outer(size_G, count_V)))
-    chances: Floats = np.ones(counts_GV.shape)
-    chances[group, value] = hypergeom.sf(counts_GV[group, value] - 1, total, count_V[value], size_G[group])
-    return chances
-
-
-def _standard_scores(counts_GV: npt.NDArray[np.int64]) -> Floats:
-    """Counts in standard deviations of those of a random draw without replacement (hypergeometric)."""
-    total = int(counts_GV.sum())
-    size_G1 = counts_GV.sum(axis=1, keepdims=True).astype(np.float64)
-    share_V = counts_GV.sum(axis=0) / total
-    variance_GV = size_G1 * share_V * (1 - share_V) * (total - size_G1) / max(total - 1, 1)
-    excess_GV = counts_GV - size_G1 * share_V
-    scores: Floats = np.divide(excess_GV, np.sqrt(variance_GV), out=np.zeros_like(excess_GV), where=variance_GV > 0)
-    return scores
-
-
-def _share(field: str, labels: pl.Series, counts_GV: npt.NDArray[np.int64], group: int, value: int) -> ValueShare:
-    return ValueShare(
-        field=field,
-        value=labels[value],
-        n_rows=int(counts_GV[group, value]),
-        share=float(counts_GV[group, value] / counts_GV[group].sum()),
-        share_of_all=float(counts_GV[:, value].sum() / counts_GV.sum()),
-    )
+    counts, size, share = counts_GV[group, value], size_G[group], count_V[value] / total
+    clear = hypergeom.sf(counts - 1, total, count_V[value], size) < max_chance
+    # Never zero: counts above their expectation rule out values and groups that cover all rows.
+    variance = size * share * (1 - share) * (total - size) / max(total - 1, 1)
+    scores = (counts - size * share) / np.sqrt(variance)
+    return zip(group[clear].tolist(), value[clear].tolist(), scores[clear].tolist(), strict=True)

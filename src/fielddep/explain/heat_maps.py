@@ -1,6 +1,6 @@
 """Heat maps of dependencies with Matplotlib (extra `plot`).
 
-Shape legend: S steps of refinement with the start, F fields.
+Shape legend: S steps of refinement including the start, F fields.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ import numpy as np
 
 from fielddep.explain.dependencies import Explanation, FieldDependencies
 from fielddep.explain.groups import RowGroups
-from fielddep.explain.palette import LIGHT
-from fielddep.explain.plots import Canvas, import_matplotlib, literal, named_value, short
+from fielddep.explain.plots import LIGHT, Canvas, import_matplotlib, literal, named_value, short
 from fielddep.explain.rows import Floats
 from fielddep.wording import percent
 
 PAGE_INCHES = 22.0
 """Width of maps side by side, without their labels."""
 MAX_ANNOTATED = 8
-"""Fields at most for which every cell shows its number."""
+"""Every cell shows its number up to this many fields."""
 MAX_ROWS = 3
-"""Rows next to the model in one picture, as in the paper's case study."""
+"""Rows shown next to the model in one picture, as in the paper's case study."""
 LETTER_INCHES = 0.0083
-"""Width of a letter for each point of its size."""
+"""Width of a letter per point of font size."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeatMap:
-    """One map: values from -1 to 1 (F, F), a title, and the label of every field, for lines and columns alike."""
+    """Values from -1 to 1; the labels name both rows and columns."""
 
     title: str
     values_FF: Floats
@@ -39,14 +38,7 @@ class HeatMap:
 
 
 def draw_heat_maps(maps: Sequence[HeatMap], path: Path, *, title: str = "", n_columns: int | None = None) -> None:
-    """Maps in a grid with one colour bar, as large as their labels need.
-
-    Args:
-        maps: the maps, line by line.
-        path: image file.
-        title: line above.
-        n_columns: maps side by side; default: as many as fit on a page.
-    """
+    """Maps in a grid with one colour bar, as large as their labels need; `n_columns` defaults to what fits a page."""
     n_fields = len(maps[0].labels)
     cell = float(np.clip(4.6 / n_fields, 0.16, 0.52))
     font = float(np.clip(cell * 45, 6.0, 9.0))
@@ -102,20 +94,13 @@ def _colour_map() -> Any:
 def _write_numbers(axis: Any, values_FF: Floats) -> None:
     for (i, j), value in np.ndenumerate(values_FF):
         if i != j:
-            axis.text(
-                j,
-                i,
-                f"{value:+.2f}",
-                ha="center",
-                va="center",
-                fontsize=7.5,
-                color=LIGHT.surface if abs(value) > 0.55 else LIGHT.ink,
-            )
+            colour = LIGHT.surface if abs(value) > 0.55 else LIGHT.ink
+            axis.text(j, i, f"{value:+.2f}", ha="center", va="center", fontsize=7.5, color=colour)
 
 
-def draw_dependencies(table: FieldDependencies, path: Path, *, title: str = "whole model, W(0)") -> None:
-    """One heat map, scaled to its largest entry."""
-    draw_heat_maps([HeatMap(title=title, values_FF=table.normalized(), labels=_shortened(table.fields))], path)
+def draw_dependencies(model: FieldDependencies, path: Path) -> None:
+    """W(0) of the model, scaled to its largest entry."""
+    draw_heat_maps([_model_map(model)], path)
 
 
 def draw_rows(
@@ -123,14 +108,9 @@ def draw_rows(
 ) -> None:
     """W(0) of the model next to mu(T) * W(T) of some rows, labelled with their values, as in the paper's case study.
 
-    Args:
-        model: W(0).
-        explanation: refined rows.
-        path: image file.
-        rows: positions in `explanation`.
-        numbers: what the rows are called, in the same order.
+    `rows` are positions in the explanation, and `numbers` the row numbers to show.
     """
-    maps = [HeatMap(title="whole model, W(0)", values_FF=model.normalized(), labels=_shortened(model.fields))]
+    maps = [_model_map(model)]
     for row, number in zip(rows, numbers, strict=True):
         values_FF = explanation.refined(row).normalized()
         labels = _value_labels(explanation, row)
@@ -138,7 +118,7 @@ def draw_rows(
     draw_heat_maps(maps, path)
 
 
-def draw_steps(explanation: Explanation, path: Path, *, row: int = 0, number: int | None = None) -> None:
+def draw_steps(explanation: Explanation, path: Path, *, row: int, number: int) -> None:
     """W(0), W(1), ... W(T) of a row on one scale, and below them the change since W(0) on another."""
     w_SFF = _off_diagonal(explanation.w_RSFF[row])
     change_SFF = w_SFF[1:] - w_SFF[0]
@@ -153,13 +133,12 @@ def draw_steps(explanation: Explanation, path: Path, *, row: int = 0, number: in
         for t, change_FF in enumerate(change_SFF / _largest(change_SFF), start=1)
     ]
     changed = f". Below: the change since W(0), at most {_largest(change_SFF):.2g}" if len(change_SFF) else ""
-    name = row if number is None else number
-    title = f"Row {name}, step by step: entries of at most {_largest(w_SFF):.2g}{changed}"
+    title = f"Row {number}, step by step: entries of at most {_largest(w_SFF):.2g}{changed}"
     draw_heat_maps(maps, path, title=title, n_columns=len(w_SFF))
 
 
 def draw_groups(groups: RowGroups, path: Path) -> None:
-    """Mean mu(T) * W(T) of all rows, and how that of each group differs from it, on one scale."""
+    """Mean mu(T) * W(T) of all rows, and the difference of each group from it on a scale shared by all groups."""
     contrasts = np.stack([_off_diagonal(group.contrast.matrix_FF) for group in groups.groups])
     first = groups.groups[0]
     mean = FieldDependencies(fields=first.pattern.fields, matrix_FF=first.pattern.matrix_FF - first.contrast.matrix_FF)
@@ -173,6 +152,10 @@ def draw_groups(groups: RowGroups, path: Path) -> None:
     draw_heat_maps(maps, path, title=title)
 
 
+def _model_map(model: FieldDependencies) -> HeatMap:
+    return HeatMap(title="model, W(0)", values_FF=model.normalized(), labels=_shortened(model.fields))
+
+
 def _value_labels(explanation: Explanation, row: int) -> list[str]:
     """The label `field: value` of every field of a row."""
     values = explanation.values.row(row)
@@ -184,11 +167,11 @@ def _shortened(labels: Sequence[str]) -> list[str]:
 
 
 def _off_diagonal(values: Floats) -> Floats:
-    """Tables with zeros on the diagonal, which carries no meaning."""
+    """Matrices with zeros on the diagonal, which has no meaning."""
     off: Floats = values * (1.0 - np.eye(values.shape[-1]))
     return off
 
 
 def _largest(values: Floats) -> float:
-    """Size of the largest entry, never zero, to divide by."""
+    """The largest absolute value, never zero because it is a divisor."""
     return max(float(np.abs(values).max(initial=0.0)), 1e-300)

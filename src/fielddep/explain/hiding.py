@@ -1,9 +1,9 @@
-"""Hiding: what predictions lose without a field, or without refinement. Any model.
+"""Hiding: how predictions of any model change without a field, or without refinement.
 
-Cells are encoded one by one, so changing ids and numbers of a field is the same as changing its raw values and
-encoding again. Crosses of the field are looked up again from the changed ids.
+Cells are encoded one by one, so changing the ids and numbers of a field equals changing its raw values and encoding
+them again. Crosses are looked up again from the changed ids.
 
-Shape legend: R rows, F what is taken away one at a time (fields), C outputs.
+Shape legend: R rows, F fields (or refinement) hidden one at a time, C outputs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -30,20 +31,18 @@ from fielddep.nn.model import predictions
 
 
 def hide_field(encoder: Encoder, rows: EncodedRows, position: int) -> EncodedRows:
-    """Rows in which one field is missing, as if its cells were empty.
+    """The rows with empty cells in one field.
 
-    The encoder decides what an empty cell is: the missing id; the rare id where training held no missing value, as
-    nothing trained the missing id; the mean of a number given as `value x vector`.
+    The encoder decides what an empty cell means: the missing id, the rare id if training had no missing value (nothing
+    trained the missing id then), or the mean for a number given as `value x vector`.
     """
     empty = encoder.field_encoders[position].encode(pl.Series([None], dtype=pl.String))
-    ids_R = np.repeat(empty.ids, len(rows))
-    return _with_field(
-        encoder, rows, position, ids_R, None if empty.numbers is None else empty.numbers.repeat(len(rows))
-    )
+    numbers_R = None if empty.numbers is None else empty.numbers.repeat(len(rows))
+    return _with_field(encoder, rows, position, empty.ids.repeat(len(rows)), numbers_R)
 
 
 def permute_field(encoder: Encoder, rows: EncodedRows, position: int, order_R: npt.NDArray[np.int64]) -> EncodedRows:
-    """Rows in which one field has the values of other rows: row r gets the value of row `order_R[r]`."""
+    """The rows with the values of one field exchanged: row r gets the value of row `order_R[r]`."""
     numbers_R = None
     if position in rows.layout.numerical:
         numbers_R = rows.numbers_RN[order_R, rows.layout.numerical.index(position)]
@@ -70,24 +69,24 @@ def _with_field(
 
 
 REFINEMENT = "(refinement)"
-"""Stands where a field's name would, when refinement is switched off rather than a field hidden."""
+"""Used in place of a field name if refinement is switched off instead of a field hidden."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Effects:
-    """Predictions of complete rows, and with one thing after another taken away.
+    """Predictions for complete rows, and for the same rows with fields hidden one at a time.
 
-    A prediction is the probability of one class, or the value of a regression. The class is the positive one of two,
-    and of more the likeliest of the complete row. An effect is the prediction of the complete row minus that without:
-    above 0 where what is taken away had raised it.
+    A prediction is the probability of one class, or the value of a regression. The class is the positive one of two, or
+    the likeliest of several for the complete row. An effect is the prediction for the complete row minus the other one,
+    so it is above 0 if the field raised the prediction.
 
     Attributes:
-        names: what is taken away: fields, or `REFINEMENT`.
-        values: what the rows hold, as text, one column a field.
-        classes: class of every row whose probability is given; empty for regression.
-        prediction_R: predictions of the complete rows.
+        names: what is hidden: fields, or `REFINEMENT`.
+        values: the values of the rows as text, one column per field.
+        classes: the class of every row whose probability is given; empty for regression.
+        prediction_R: predictions for the complete rows.
         without_RF: predictions without each of `names`.
-        logit_R: log-odds of the complete rows; None for regression.
+        logit_R: log-odds for the complete rows; None for regression.
         logit_without_RF: log-odds without each of `names`; None for regression.
     """
 
@@ -104,25 +103,25 @@ class Effects:
 
     @property
     def effect_RF(self) -> Floats:
-        """Prediction of the complete row minus that without each of `names`."""
+        """How much each of `names` raises the prediction."""
         return self.prediction_R[:, np.newaxis] - self.without_RF
 
     @property
     def logit_effect_RF(self) -> Floats | None:
-        """The same in log-odds, which do not flatten near 0 and 1; None for regression."""
+        """Effects in log-odds, which do not flatten near 0 and 1; None for regression."""
         if self.logit_R is None or self.logit_without_RF is None:
             return None
         return self.logit_R[:, np.newaxis] - self.logit_without_RF
 
     @property
     def plotted_RF(self) -> Floats:
-        """What figures show: effects on the log-odds, or on the value of a regression."""
+        """The effects that figures show: in log-odds, or in the unit of a regression target."""
         return self.effect_RF if self.logit_effect_RF is None else self.logit_effect_RF
 
     def to_frame(self) -> pl.DataFrame:
-        """One line a row and thing: row, hidden, value, [class], prediction, without, effect, [logit_effect].
+        """One line per row and name: row, hidden, value, [class], prediction, without, effect, [logit_effect].
 
-        The columns in brackets are absent for regression; `value` is null for refinement.
+        Regression has no columns in brackets; `value` is null for refinement.
         """
         n_rows, n_names = self.without_RF.shape
         nothing = [None] * n_rows
@@ -145,24 +144,19 @@ class Effects:
 
 
 def hide_fields(bundle: Bundle, rows: EncodedRows, *, values: pl.DataFrame | None = None) -> Effects:
-    """What the prediction of every row loses when one field is hidden, for each field. See `hide_field`.
+    """How predictions of any model change if a field is hidden (see `hide_field`), for each field.
 
-    Args:
-        bundle: any model.
-        rows: encoded rows.
-        values: what the rows hold, see `rows.cell_texts`; by default what their ids show.
+    `values` are the values as text, from `rows.cell_texts`; the default shows them as far as the ids do.
     """
     logits = (model_logits(bundle, hidden) for hidden in hidden_rows(bundle, rows))
     return _effects(bundle, rows, values, bundle.encoder.schema.field_names, logits)
 
 
 def without_refinement(bundle: Bundle, rows: EncodedRows, *, values: pl.DataFrame | None = None) -> Effects:
-    """What the prediction of every row loses when refinement is switched off: T = 0, the same weights.
-
-    See `hide_fields` for the arguments.
+    """How predictions change if refinement is switched off (T = 0, the same weights). See `hide_fields`.
 
     Raises:
-        UserError: when the model does not refine.
+        UserError: if the model does not refine.
     """
     return _effects(bundle, rows, values, (REFINEMENT,), iter([model_logits(unrefined(bundle), rows)]))
 
@@ -178,11 +172,7 @@ def refines(bundle: Bundle) -> bool:
 
 
 def unrefined(bundle: Bundle) -> Bundle:
-    """The same weights, shared and not copied, with no step of refinement.
-
-    Raises:
-        UserError: when the model does not refine.
-    """
+    """The model without steps of refinement, sharing its weights; a `UserError` if it does not refine."""
     model = dependency_model(bundle)
     if not _takes_steps(model):
         raise UserError(
@@ -190,7 +180,7 @@ def unrefined(bundle: Bundle) -> Bundle:
             "model.dependencies = 'refined' and model.n_inner_steps above 0"
         )
     still = copy.copy(model)
-    # A copied module shares the dict of its parts; a new dict keeps the model itself as it was.
+    # A shallow copy shares the dict of submodules; replacing it leaves the original model unchanged.
     still._modules = dict(model._modules)
     still.refinement = copy.copy(model.refinement)
     still.refinement.n_inner_steps = 0
@@ -208,33 +198,26 @@ def _effects(
     names: tuple[str, ...],
     changed: Iterator[torch.Tensor],
 ) -> Effects:
-    target = target_of(bundle)
-    logits_RC = model_logits(bundle, rows).double()
-    classes_R = _followed_classes(logits_RC, target)
-    predicted, odds = [_followed(logits_RC, classes_R, target)], [_log_odds(logits_RC, classes_R)]
-    for without_RC in changed:
-        predicted.append(_followed(without_RC.double(), classes_R, target))
-        odds.append(_log_odds(without_RC.double(), classes_R))
+    """Predictions for complete rows next to those from changed logits, one (R, C) per name."""
+    target, complete_RC = target_of(bundle), model_logits(bundle, rows)
+    classes_R = complete_RC.argmax(dim=1) if target.task == "multiclass" else torch.ones(len(rows), dtype=torch.int64)
+    logits = (logits_RC.double() for logits_RC in chain([complete_RC], changed))
+    found = [(_followed(logits_RC, classes_R, target), _log_odds(logits_RC, classes_R)) for logits_RC in logits]
+    predicted_RF, odds_RF = (np.stack(columns, axis=1) for columns in zip(*found, strict=True))
     regression = target.task == "regression"
     return Effects(
         names=names,
         values=value_texts(bundle.encoder, rows) if values is None else values,
         classes=() if regression else tuple(target.classes[int(c)] for c in classes_R),
-        prediction_R=predicted[0],
-        without_RF=np.stack(predicted[1:], axis=1),
-        logit_R=None if regression else odds[0],
-        logit_without_RF=None if regression else np.stack(odds[1:], axis=1),
+        prediction_R=predicted_RF[:, 0],
+        without_RF=predicted_RF[:, 1:],
+        logit_R=None if regression else odds_RF[:, 0],
+        logit_without_RF=None if regression else odds_RF[:, 1:],
     )
 
 
-def _followed_classes(logits_RC: torch.Tensor, target: Target) -> torch.Tensor:
-    """The class of every row whose probability is looked at; not used for regression."""
-    if target.task == "multiclass":
-        return logits_RC.argmax(dim=1)
-    return torch.ones(len(logits_RC), dtype=torch.int64)
-
-
 def _followed(logits_RC: torch.Tensor, classes_R: torch.Tensor, target: Target) -> Floats:
+    """Probability of the followed class of every row, or the value of a regression."""
     values = predictions(logits_RC, target)
     if target.task != "regression":
         values = values.gather(1, classes_R.unsqueeze(1))[:, 0]
@@ -243,7 +226,7 @@ def _followed(logits_RC: torch.Tensor, classes_R: torch.Tensor, target: Target) 
 
 
 def _log_odds(logits_RC: torch.Tensor, classes_R: torch.Tensor) -> Floats:
-    """Log-odds of one class of every row: against all others together, where there are more than two."""
+    """Log-odds of one class of every row against all others together."""
     if logits_RC.shape[1] == 1:
         odds_R = logits_RC[:, 0]
     else:

@@ -1,8 +1,8 @@
-"""Importance of fields over a table with known targets: how much worse the metrics become without them. Any model.
+"""Importance of fields for any model: how much worse its metrics get without each of them.
 
-There are two ways to take a field away: shuffle its values among the rows (permutation importance), or hide it.
-Shuffling keeps its distribution and breaks its ties to the target and to the other fields. Hiding shows what a row
-without the value would be predicted, so it also measures how well the model copes with missing values.
+A field is taken away by shuffling its values among the rows (permutation importance), or by hiding it. Shuffling keeps
+its distribution and breaks its ties to the target and to other fields. Hiding also measures how well the model copes
+with missing values.
 
 Shape legend: F fields, P repeats.
 """
@@ -27,15 +27,15 @@ N_REPEATS = 5
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FieldImportance:
-    """How much worse the metrics become when fields are taken away one at a time.
+    """How much worse the metrics get when fields are taken away one at a time.
 
     Attributes:
         method: "permutation" or "hiding".
-        names: fields, in the order of the table; hiding also has `REFINEMENT`.
-        n_rows: rows that were measured.
+        names: fields in the order of the table; hiding may also have `REFINEMENT`.
+        n_rows: rows measured.
         base: metrics of the complete rows.
-        worse_FP: for each metric how much worse it is, above 0 where it is worse: a rise of a loss, a fall of AUC or
-            accuracy. One column a repeat; hiding has one.
+        worse_FP: for each metric, how much worse it gets: the rise of a loss, the drop of AUC or accuracy. One column
+            per repeat; hiding has one.
     """
 
     method: str
@@ -46,7 +46,7 @@ class FieldImportance:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Names of the metrics, the loss first."""
+        """The loss first."""
         return tuple(self.worse_FP)
 
     def mean_F(self, metric: str) -> Floats:
@@ -55,7 +55,7 @@ class FieldImportance:
         return means
 
     def std_F(self, metric: str) -> Floats:
-        """Standard deviation over the repeats (n - 1); not a number for one repeat."""
+        """Standard deviation over the repeats (n - 1); NaN for one repeat."""
         values_FP = self.worse_FP[metric]
         if values_FP.shape[1] < 2:
             return np.full(len(values_FP), np.nan)
@@ -63,12 +63,12 @@ class FieldImportance:
         return deviations
 
     def ranked(self, metric: str | None = None) -> list[str]:
-        """Names by falling importance."""
+        """Names, the most important first."""
         order = np.argsort(-self.mean_F(metric or self.metrics[0]), kind="stable")
         return [self.names[f] for f in order]
 
     def to_frame(self) -> pl.DataFrame:
-        """One line a metric and field: metric, field, base, importance, std; the most important of a metric first."""
+        """One line per metric and field: metric, field, base, importance, std; the most important field first."""
         frames = [
             pl.DataFrame(
                 {
@@ -87,21 +87,15 @@ class FieldImportance:
 def permutation_importance(
     bundle: Bundle, rows: EncodedRows, *, n_repeats: int = N_REPEATS, seed: int = 0
 ) -> FieldImportance:
-    """How much worse the metrics become when the values of a field are shuffled among the rows.
+    """How much worse the metrics get when the values of a field, and so its crosses, are shuffled among the rows.
 
-    Crosses of the field follow its values. The same seed gives the same numbers.
-
-    Args:
-        bundle: any model.
-        rows: encoded rows with target.
-        n_repeats: shuffles of every field.
-        seed: seed of the shuffles; those of a field do not depend on the other fields.
+    The shuffles of a field depend on the seed and its position only.
 
     Raises:
-        SchemaError: when the target is not known, or there are no rows.
+        SchemaError: if the target is unknown, or there are no rows.
     """
     if n_repeats < 1:
-        raise ConfigError(f"n_repeats must be at least 1; given {n_repeats}")
+        raise ConfigError(f"n_repeats must be at least 1, but is {n_repeats}")
     base = _base_metrics(bundle, rows)
     names = bundle.encoder.schema.field_names
     found = []
@@ -113,10 +107,10 @@ def permutation_importance(
 
 
 def hiding_importance(bundle: Bundle, rows: EncodedRows) -> FieldImportance:
-    """How much worse the metrics become when a field is hidden, and without refinement where the model refines.
+    """How much worse the metrics get when a field is hidden, and without refinement if the model refines.
 
     Raises:
-        SchemaError: when the target is not known, or there are no rows.
+        SchemaError: if the target is unknown, or there are no rows.
     """
     base = _base_metrics(bundle, rows)
     names = bundle.encoder.schema.field_names
@@ -134,7 +128,7 @@ def _base_metrics(bundle: Bundle, rows: EncodedRows) -> dict[str, float]:
         raise SchemaError(f"importance needs rows with the target {target.name!r}, but was given {given}")
     found = _metrics(bundle, rows)
     if not found:
-        raise SchemaError("importance needs rows with a weight above 0, and all given weights are 0")
+        raise SchemaError("importance needs rows with a weight above 0, but all weights are 0")
     return in_order(found, brief=True)
 
 

@@ -17,22 +17,22 @@ from fielddep.explain.rows import Floats
 from fielddep.wording import did_you_mean
 
 MAX_SPELLINGS = 100_000
-"""The most frequent values, among which a similar spelling is looked for."""
+"""Similar spellings are looked for among this many of the most frequent values."""
 
 Embeddings = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NearestValues:
-    """Values of a field by falling cosine to one of them.
+    """The values of a field most similar to one of them, the nearest first.
 
     Attributes:
         field: the field.
-        value: the value, as its vocabulary has it: the interval of a binned number.
-        count: its rows in training.
-        values: the nearest others, nearest first.
-        similarities: cosine of each, from -1 to 1; 0 where an embedding is zero.
-        counts: rows of each in training; a value seen only a few times has learned little.
+        value: the value as in the vocabulary, which has intervals for binned numbers.
+        count: training rows with this value.
+        values: the nearest other values.
+        similarities: their cosines, from -1 to 1; 0 if an embedding is zero.
+        counts: training rows with each; rare values have learned little.
     """
 
     field: str
@@ -43,29 +43,29 @@ class NearestValues:
     counts: tuple[int, ...]
 
     def to_frame(self) -> pl.DataFrame:
-        """One line a value: value, similarity, count."""
+        """One line per value: value, similarity, count."""
         columns = {"value": self.values, "similarity": self.similarities, "count": self.counts}
         return pl.DataFrame(columns, schema={"value": pl.String, "similarity": pl.Float64, "count": pl.Int64})
 
 
 def nearest_values(bundle: Bundle, field: str, value: object, *, n: int = 10) -> NearestValues:
-    """The values of a field most like a given one, by the cosine of their embeddings.
+    """The values of a field most similar to a given one, by the cosine of their embeddings.
 
     Args:
-        bundle: a model with an embedding for every value.
+        bundle: a model with an embedding per value.
         field: name of a field.
-        value: a value in any type; of a binned number any number of the bin; None for missing.
-        n: how many; the reserved ids for missing and rare values are not among them.
+        value: a value of any type, any number within a bin, or None for missing.
+        n: values at most, not counting the reserved ids for missing and rare values.
 
     Raises:
-        SchemaError: for an unknown field or value, naming near spellings.
-        UserError: when the model or the field has no embedding for every value.
+        SchemaError: for an unknown field or value; it suggests similar spellings.
+        UserError: if the model or the field has no embedding per value.
     """
     labels, counts, table_VD = value_embeddings(bundle, field)
     field_encoder = bundle.encoder.field_encoders[bundle.encoder.schema.field_names.index(field)]
     if isinstance(field_encoder.codec, ScaledNumbers):
         raise UserError(
-            f"field {field!r} enters the model as a number, so its values have no embeddings of their own. Train with "
+            f"field {field!r} enters the model as a number, so its values have no embeddings. Train with "
             f"data.numeric.{field} = 'quantile' to compare bins"
         )
     own = _id_of(field_encoder, labels, value)
@@ -83,18 +83,18 @@ def nearest_values(bundle: Bundle, field: str, value: object, *, n: int = 10) ->
 
 
 def value_embeddings(bundle: Bundle, field: str) -> tuple[pl.Series, npt.NDArray[np.int64], Embeddings]:
-    """Label, rows in training and embedding of every id of a field.
+    """Label, number of training rows and embedding of every id of a field.
 
     Raises:
-        SchemaError: when there is no such field.
-        UserError: when the model has no embedding of its own for every value.
+        SchemaError: if there is no such field.
+        UserError: if the model has no embedding per value.
     """
     labels = bundle.encoder.values(field)
     position = bundle.encoder.schema.field_names.index(field)
     table = dict(bundle.model.tables()).get("embedding")
     if table is None or table.rows_I is not None:
         raise UserError(
-            f"the model {bundle.config.model.name} has no embedding for every value, so values cannot be compared"
+            f"the model {bundle.config.model.name} has no embedding per value, so values cannot be compared"
         )
     start = bundle.encoder.layout.offsets[position]
     embeddings: Embeddings = table.weight.detach()[start : start + len(labels)].cpu().numpy()
@@ -102,7 +102,7 @@ def value_embeddings(bundle: Bundle, field: str) -> tuple[pl.Series, npt.NDArray
 
 
 def _id_of(field_encoder: FieldEncoder, labels: pl.Series, value: object) -> int:
-    """Local id of a value, which must be known; the labels of reserved ids and of bins are known too."""
+    """Local id of a known value, or of a label of a reserved id or a bin."""
     spelled = labels.index_of(value) if isinstance(value, str) else None
     if spelled is not None:
         return int(spelled)

@@ -1,6 +1,6 @@
-"""Everything at once: all explanations of chosen rows and of a sample of a table, and the files they become.
+"""All explanations of chosen rows and of a sample of a table, and their files.
 
-Numbers are written as CSV and JSON, pictures where Matplotlib is installed.
+Numbers are written as CSV and JSON, pictures only if Matplotlib is installed.
 """
 
 from __future__ import annotations
@@ -48,46 +48,29 @@ from fielddep.explain.plots import (
 from fielddep.tables.files import write_atomically, write_json
 
 MAX_CHOSEN = 1000
-"""Rows at most that are explained one by one."""
+"""Rows that are explained one by one, at most."""
 MAX_DRAWN = 12
-"""Rows at most that get pictures of their own."""
+"""Rows with pictures of their own, at most."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowsOverview:
-    """All explanations of chosen rows.
-
-    Attributes:
-        numbers: what the rows are called, in the order of the others.
-        effects: what each prediction loses when a field is hidden.
-        refinement: what it loses without refinement; None for a model that does not refine.
-        explanation: the path of refinement; None for a model without dependencies.
-    """
+    """All explanations of chosen rows, in the order of `numbers`."""
 
     numbers: tuple[int, ...]
     effects: Effects
-    refinement: Effects | None
-    explanation: Explanation | None
+    refinement: Effects | None  # None for a model that does not refine
+    explanation: Explanation | None  # None for a model without dependencies
 
     def effects_frame(self) -> pl.DataFrame:
-        """Effects of fields and of refinement, with the numbers of the rows."""
+        """Effects of fields and of refinement, with row numbers."""
         parts = [self.effects] if self.refinement is None else [self.effects, self.refinement]
         return numbered(pl.concat([part.to_frame() for part in parts]), self.numbers).sort("row", maintain_order=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableOverview:
-    """All explanations of many rows together; None for what the model or the rows do not allow.
-
-    Attributes:
-        n_rows: how many rows.
-        dependencies: refined dependencies over the rows.
-        groups: rows with similar dependencies.
-        importance: permutation importance of every field.
-        hiding: what metrics lose when a field is hidden, or without refinement.
-        calibration: predictions against what happened.
-        scores: predicted probabilities of each class.
-    """
+    """All explanations of many rows together; None for what the model or the rows do not allow."""
 
     n_rows: int
     dependencies: TableDependencies | None
@@ -101,16 +84,9 @@ class TableOverview:
 def overview_rows(
     bundle: Bundle, rows: EncodedRows, numbers: Sequence[int], *, values: pl.DataFrame | None = None
 ) -> RowsOverview:
-    """All explanations of some rows, at most `MAX_CHOSEN`. Any model.
-
-    Args:
-        bundle: the model.
-        rows: encoded rows.
-        numbers: what the rows are called.
-        values: what the rows hold, see `rows.cell_texts`; by default what their ids show.
-    """
+    """All explanations of at most `MAX_CHOSEN` rows with these row numbers. For `values`, see `hide_fields`."""
     if len(rows) > MAX_CHOSEN:
-        raise UserError(f"at most {MAX_CHOSEN:,} rows can be explained one by one, and {len(rows):,} were given")
+        raise UserError(f"at most {MAX_CHOSEN:,} rows can be explained one by one, but {len(rows):,} were given")
     return RowsOverview(
         numbers=tuple(numbers),
         effects=hide_fields(bundle, rows, values=values),
@@ -122,70 +98,57 @@ def overview_rows(
 def overview_table(
     bundle: Bundle, rows: EncodedRows, *, n_groups: int = N_GROUPS, n_repeats: int = N_REPEATS, seed: int = 0
 ) -> TableOverview:
-    """All explanations of many rows; those that need the target only where the rows have it. Any model.
+    """All explanations of many rows, such as a sample of a long table; some need the target.
 
-    Args:
-        bundle: the model.
-        rows: encoded rows, a sample of a long table.
-        n_groups: groups of rows at most; 0 for none.
-        n_repeats: shuffles of every field for the permutation importance.
-        seed: seed of groups and shuffles.
+    `n_groups` may be 0, and `n_repeats` are the shuffles of every field for the permutation importance.
     """
-    known = rows.target_R is not None and len(rows) > 0
-    related = learns_dependencies(bundle) and len(rows) > 0
-    scored = score_rows(bundle, rows) if known else None
+    has_target = rows.target_R is not None and len(rows) > 0
+    has_dependencies = learns_dependencies(bundle) and len(rows) > 0
+    scored = score_rows(bundle, rows) if has_target else None
     return TableOverview(
         n_rows=len(rows),
-        dependencies=table_dependencies(bundle, rows) if related else None,
-        groups=group_rows(bundle, rows, n_groups=n_groups, seed=seed) if related and n_groups else None,
-        importance=permutation_importance(bundle, rows, n_repeats=n_repeats, seed=seed) if known else None,
-        hiding=hiding_importance(bundle, rows) if known else None,
+        dependencies=table_dependencies(bundle, rows) if has_dependencies else None,
+        groups=group_rows(bundle, rows, n_groups=n_groups, seed=seed) if has_dependencies and n_groups else None,
+        importance=permutation_importance(bundle, rows, n_repeats=n_repeats, seed=seed) if has_target else None,
+        hiding=hiding_importance(bundle, rows) if has_target else None,
         calibration=None if scored is None else calibration_curve(scored),
         scores=None if scored is None or scored.target.task == "regression" else score_distribution(scored),
     )
 
 
 def numbered(frame: pl.DataFrame, numbers: Sequence[int]) -> pl.DataFrame:
-    """A frame whose column `row` holds the numbers of rows instead of their positions."""
+    """A frame with row numbers instead of positions in the column `row`."""
     return frame.with_columns(pl.Series("row", numbers, dtype=pl.Int64).gather(frame["row"]))
 
 
 class OverviewFolder:
-    """A folder that explanations are written into; files of the same name are replaced.
-
-    Args:
-        folder: created if absent.
-    """
+    """A folder of explanations, created if absent; files with the same name are replaced."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.written: list[str] = []
         """Names of the files, in the order they were written."""
         self.draws = importlib.util.find_spec("matplotlib") is not None
-        """Whether there are pictures; without Matplotlib there are numbers only."""
+        """Whether pictures are drawn, which needs Matplotlib."""
 
     def write_model(self, dependencies: FieldDependencies | None, learning: LearningCurve | None) -> None:
-        """W(0) with the strongest source of each field, and the learning curves."""
+        """W(0), the strongest source of each field, and the learning curves."""
         self._write("dependencies", dependencies, draw_dependencies)
         self._write("strongest_sources", None if dependencies is None else dependencies.strongest_sources())
         self._write("learning", learning if learning is not None and learning.evaluations else None, draw_learning)
 
     def write_nearest(self, found: Sequence[NearestValues]) -> None:
-        """The nearest values of some values, in one table."""
+        """The neighbours of some values in one table."""
         frames = [
             near.to_frame().select(
-                pl.lit(near.field).alias("field"),
-                pl.lit(near.value).alias("value"),
-                pl.col("value").alias("near"),
-                "similarity",
-                "count",
+                field=pl.lit(near.field), value=pl.lit(near.value), near="value", similarity="similarity", count="count"
             )
             for near in found
         ]
         self._frame("nearest.csv", pl.concat(frames))
 
     def write_rows(self, overview: RowsOverview, dependencies: FieldDependencies | None) -> None:
-        """Effects and paths of chosen rows; pictures of the first `MAX_DRAWN`."""
+        """Effects and refinement of chosen rows, with pictures of the first `MAX_DRAWN`."""
         self._frame("effects.csv", overview.effects_frame())
         drawn = list(enumerate(overview.numbers))[:MAX_DRAWN]
         for row, number in drawn:
@@ -205,7 +168,7 @@ class OverviewFolder:
             self._draw(f"row-{number}-weights.png", draw_weights, explanation, row=row, number=number)
 
     def write_table(self, overview: TableOverview) -> None:
-        """Everything about many rows together."""
+        """Explanations of many rows together."""
         self._write("table_dependencies", overview.dependencies)
         self._write("groups", overview.groups, draw_groups)
         if overview.groups is not None:
@@ -217,7 +180,7 @@ class OverviewFolder:
         self._write("scores", overview.scores, draw_scores)
 
     def _write(self, name: str, found: Any, draw: Callable[..., None] | None = None) -> None:
-        """The table and the picture of what there is."""
+        """The table and the picture of a result, if there is one."""
         if found is not None:
             self._frame(f"{name}.csv", found.to_frame())
             if draw is not None:

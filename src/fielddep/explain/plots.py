@@ -1,11 +1,12 @@
-"""Pictures of numbers with Matplotlib (extra `plot`): bars and lines. Heat maps are in `heat_maps`.
+"""Pictures with Matplotlib (extra `plot`): colours, canvas, bars and lines. Heat maps are in `heat_maps`.
 
-Shape legend: S steps of refinement with the start, F fields, C classes, N bins.
+Shape legend: S steps of refinement including the start, F fields, C classes, N bins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,80 @@ from fielddep.config.metrics import METRICS
 from fielddep.errors import MissingExtraError, UserError
 from fielddep.explain.curves import CalibrationCurve, LearningCurve, ScoreDistribution, calibration_range
 from fielddep.explain.dependencies import Explanation, weight_range
-from fielddep.explain.hiding import REFINEMENT, Effects
+from fielddep.explain.hiding import Effects
 from fielddep.explain.importance import FieldImportance
-from fielddep.explain.palette import LIGHT, N_SERIES
 from fielddep.tables.files import write_atomically
 from fielddep.wording import amount, shorten, value_label
 
+
+@dataclass(frozen=True, kw_only=True)
+class Palette:
+    """The colours of a theme by meaning. Pictures use `LIGHT`; the report page follows the theme of the reader."""
+
+    page: str
+    surface: str  # background of cards and pictures
+    code: str
+    warning: str
+    ink: str
+    muted: str  # secondary text, reference lines, training rows
+    line: str  # grid lines, and curves without a colour of their own
+    accent: str  # links, and what is measured on held-out rows
+    up: str  # raises the prediction; a dependency above 0
+    down: str  # lowers the prediction; a dependency below 0
+    zero: str
+    right: str
+    wrong: str
+    series: tuple[str, ...]  # fields or classes; the first two suit a negative and a positive class
+
+    def by_name(self) -> dict[str, str]:
+        """Every colour by its name; those of the series are `series0`, `series1`, ..."""
+        named: dict[str, str] = {name: value for name, value in asdict(self).items() if name != "series"}
+        return named | {f"series{n}": colour for n, colour in enumerate(self.series)}
+
+
+LIGHT = Palette(
+    page="#fbfaf8",
+    surface="#ffffff",
+    code="#f4f2ee",
+    warning="#fbf1e4",
+    ink="#22262b",
+    muted="#646b75",
+    line="#e4e2dd",
+    accent="#0e6f6b",
+    up="#c4621b",
+    down="#2868a8",
+    zero="#f4f2ee",
+    right="#2f7d3b",
+    wrong="#b2434b",
+    series=(
+        *("#2868a8", "#c4621b", "#2f7d5b", "#7a5aa6", "#b2434b"),
+        *("#a8860d", "#3f9fc9", "#c06a9e", "#80654a", "#6f7d2a"),
+    ),
+)
+DARK = Palette(
+    page="#14171b",
+    surface="#1b1f25",
+    code="#22272e",
+    warning="#33291d",
+    ink="#e4e7eb",
+    muted="#a0a8b3",
+    line="#313740",
+    accent="#5cc8bd",
+    up="#f0a062",
+    down="#74b0ec",
+    zero="#262b32",
+    right="#7ecb8a",
+    wrong="#e58a90",
+    series=(
+        *("#74b0ec", "#f0a062", "#79c6a0", "#b79ce0", "#e58a90"),
+        *("#d9bd56", "#8fd6f2", "#e3a3c8", "#c2a585", "#b3c06a"),
+    ),
+)
+N_SERIES = len(LIGHT.series)
+"""Curves with a colour of their own; any others are drawn in `Palette.line`."""
+
 MAX_LABEL = 26
 DPI = 130
-
 _STYLE = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -44,20 +110,14 @@ _STYLE = {
 
 
 class Canvas:
-    """One picture: a figure with axes, and the file that it becomes when the `with` block ends without an error.
+    """A picture that is written when its `with` block ends without an error.
 
-    Args:
-        path: image file; its suffix says the format.
-        width: inches.
-        height: inches.
-        n_rows: rows of axes.
-        n_columns: columns of axes.
-        fixed: whether the axes keep their aspect, as maps do.
-        sharey: whether the axes of a row share their vertical scale.
+    Sizes are in inches, and the suffix of the path chooses the format. With `fixed`, the axes keep their aspect ratio,
+    as heat maps do; with `sharey`, the axes of a row share their vertical scale.
 
     Raises:
-        MissingExtraError: when Matplotlib is not installed.
-        UserError: when the suffix is no image format.
+        MissingExtraError: if Matplotlib is not installed.
+        UserError: if the suffix is not an image format.
     """
 
     def __init__(
@@ -103,7 +163,7 @@ class Canvas:
 
 
 def import_matplotlib() -> Any:
-    """Matplotlib with what is needed of it, never a window."""
+    """Matplotlib without pyplot, so that no window can open."""
     try:
         import matplotlib
         import matplotlib.backends.backend_agg
@@ -113,9 +173,9 @@ def import_matplotlib() -> Any:
     return matplotlib
 
 
-def short(label: str, n_characters: int = MAX_LABEL) -> str:
-    """A label that leaves room for others."""
-    return literal(shorten(label, n_characters))
+def short(label: str) -> str:
+    """A label of bounded length."""
+    return literal(shorten(label, MAX_LABEL))
 
 
 def named_value(name: str, value: str) -> str:
@@ -124,7 +184,7 @@ def named_value(name: str, value: str) -> str:
 
 
 def literal(text: str) -> str:
-    """Text that Matplotlib does not take for a formula, which it would refuse where it is none."""
+    """Text in which Matplotlib looks for no formula: an invalid one would be an error."""
     return text.replace("$", r"\$")
 
 
@@ -140,7 +200,7 @@ _TAKEN_AWAY = {"permutation": "is shuffled", "hiding": "is hidden"}
 
 
 def draw_importance(importance: FieldImportance, path: Path) -> None:
-    """One panel a metric, fields by falling importance for the loss; whiskers are one standard deviation."""
+    """One panel per metric, the most important field for the loss on top; whiskers are one standard deviation."""
     shown = importance.ranked()[:MAX_BARS]
     positions = [importance.names.index(name) for name in shown]
     n_metrics = len(importance.metrics)
@@ -155,51 +215,39 @@ def draw_importance(importance: FieldImportance, path: Path) -> None:
         _label_bars(canvas.axes[0][0], [short(name) for name in shown])
         n_hidden = len(importance.names) - len(shown)
         more = f"; {n_hidden} less important fields not shown" if n_hidden else ""
-        canvas.title(
-            f"Loss of quality when a field {_TAKEN_AWAY[importance.method]} ({importance.n_rows:,} rows{more})"
-        )
+        taken_away = _TAKEN_AWAY[importance.method]
+        canvas.title(f"Loss of quality when a field {taken_away} ({importance.n_rows:,} rows{more})")
 
 
-def draw_effects(effects: Effects, path: Path, *, row: int = 0, number: int | None = None) -> None:
-    """What each field does to the prediction of a row, in log-odds, or in the unit of a regression."""
+def draw_effects(effects: Effects, path: Path, *, row: int, number: int) -> None:
+    """What each field does to the prediction for a row, in log-odds, or in the unit of a regression target."""
     effect_F = effects.plotted_RF[row]
     order = np.argsort(-np.abs(effect_F), kind="stable")[:MAX_BARS]
     with Canvas(path, width=7.2, height=BAR_INCHES * len(order) + 1.3) as canvas:
         axis = canvas.axes[0][0]
         colours = [LIGHT.up if effect >= 0 else LIGHT.down for effect in effect_F[order]]
         _draw_bars(axis, effect_F[order], colours, None)
-        _label_bars(axis, [_effect_label(effects, row, int(f)) for f in order])
+        names = [effects.names[f] for f in order]
+        _label_bars(axis, [named_value(name, effects.values[name][row]) for name in names])
         label = short(str(effects.classes[row])) if effects.classes else None
         scale = "the prediction" if label is None else f"the log-odds of {label}"
         axis.set_xlabel(f"effect on {scale}: with the value, minus with it hidden")
-        name = row if number is None else number
         what = "prediction" if label is None else f"probability of {label}"
-        canvas.title(f"Row {name}: {what} {amount(float(effects.prediction_R[row]))}")
+        canvas.title(f"Row {number}: {what} {amount(float(effects.prediction_R[row]))}")
 
 
 def _label_bars(axis: Any, labels: list[str]) -> None:
-    """Names of the bars, the first on top."""
+    """Labels of the bars, the first on top."""
     axis.set_yticks(range(len(labels)), labels)
     axis.set_ylim(len(labels) - 0.4, -0.6)
 
 
 def _draw_bars(axis: Any, values: Any, colours: list[str], deviations: Any) -> None:
-    axis.barh(
-        range(len(values)),
-        values,
-        xerr=deviations,
-        height=0.7,
-        color=colours,
-        error_kw={"ecolor": LIGHT.ink, "elinewidth": 1, "capsize": 2},
-    )
+    whiskers = {"ecolor": LIGHT.ink, "elinewidth": 1, "capsize": 2}
+    axis.barh(range(len(values)), values, xerr=deviations, height=0.7, color=colours, error_kw=whiskers)
     axis.axvline(0, color=LIGHT.muted, linewidth=1)
     tidy(axis, grid="x")
     axis.spines["left"].set_visible(False)
-
-
-def _effect_label(effects: Effects, row: int, position: int) -> str:
-    name = effects.names[position]
-    return short(name) if name == REFINEMENT else named_value(name, effects.values[name][row])
 
 
 CALIBRATION_LABELS = {
@@ -209,15 +257,8 @@ CALIBRATION_LABELS = {
 }
 
 
-def draw_weights(explanation: Explanation, path: Path, *, row: int = 0, number: int | None = None) -> None:
-    """The weight mu of every field over the steps of refinement, as a share of lambda; those that moved most are named.
-
-    Args:
-        explanation: refined rows.
-        path: image file.
-        row: position in `explanation`.
-        number: what the row is called; default: its position.
-    """
+def draw_weights(explanation: Explanation, path: Path, *, row: int, number: int) -> None:
+    """The weight mu / lambda of every field at each step of refinement; the fields that moved most have labels."""
     share_SF = explanation.mu_RSF[row] / explanation.sparsity
     n_steps, n_fields = share_SF.shape
     moved = np.argsort(-np.abs(share_SF[-1] - share_SF[0]), kind="stable")[:N_SERIES].tolist()
@@ -233,13 +274,13 @@ def draw_weights(explanation: Explanation, path: Path, *, row: int = 0, number: 
         tidy(axis)
         ends = [(float(share_SF[-1, f]), named_value(explanation.fields[f], str(values[f]))) for f in moved]
         _label_ends(axis, ends, x=n_steps - 1)
-        canvas.title(f"Row {row if number is None else number}: weight of every field")
+        canvas.title(f"Row {number}: weight of every field")
         others = f"; grey: {n_fields - len(moved)} fields that moved less" if n_fields > len(moved) else ""
         axis.set_title(f"dashed: equal weights{others}")
 
 
 def draw_learning(curve: LearningCurve, path: Path) -> None:
-    """Training and validation loss over the epochs, the kept parameters marked, and one panel a further metric."""
+    """Training and validation loss by epoch, with the kept parameters marked, and one panel per further metric."""
     frame = curve.to_frame()
     panels = [name for name in curve.metrics if METRICS[name].in_log]
     with Canvas(path, width=4.6 * len(panels), height=3.5, n_columns=len(panels)) as canvas:
@@ -261,7 +302,7 @@ def draw_learning(curve: LearningCurve, path: Path) -> None:
 
 
 def draw_calibration(curve: CalibrationCurve, path: Path) -> None:
-    """What was predicted against what happened, with 95 % intervals; on the dashed line the two agree."""
+    """Predictions against what happened, with 95 % intervals; the two agree on the dashed line."""
     ends = calibration_range(curve.predicted_N, curve.low_N, curve.high_N, task=curve.task)
     bars = np.stack([curve.observed_N - curve.low_N, curve.high_N - curve.observed_N]).clip(min=0)
     predicted, observed = CALIBRATION_LABELS[curve.task]
@@ -273,13 +314,13 @@ def draw_calibration(curve: CalibrationCurve, path: Path) -> None:
         axis.set(xlim=ends, ylim=ends, aspect="equal", xlabel=predicted, ylabel=observed)
         axis.set_title(f"mean distance from the dashed line: {amount(curve.gap)}")
         if curve.task != "regression":
-            _show_percent(axis.xaxis, axis.yaxis)
+            _show_percent(axis)
         tidy(axis)
         canvas.title("Calibration")
 
 
 def draw_scores(spread: ScoreDistribution, path: Path) -> None:
-    """Predicted probabilities of the rows of each class; of many classes the largest."""
+    """Distribution of the predicted probabilities in each class, or in the largest of many classes."""
     totals_C = spread.weight_CN.sum(axis=1)
     binary = len(spread.classes) == 2
     largest = np.sort(np.argsort(-totals_C, kind="stable")[:N_SERIES]).tolist()
@@ -292,19 +333,19 @@ def draw_scores(spread: ScoreDistribution, path: Path) -> None:
         meant = short(str(spread.classes[1])) if binary else "the true class"
         axis.set(xlim=(0, spread.edges[-1]), xlabel=f"predicted probability of {meant}", ylabel="share of rows")
         axis.legend(title="true class")
-        _show_percent(axis.xaxis, axis.yaxis)
+        _show_percent(axis)
         tidy(axis)
         n_hidden = len(totals_C) - len(largest)
         canvas.title("Predictions by class" + (f" ({n_hidden} smaller classes not shown)" if n_hidden else ""))
 
 
-def _show_percent(*axes: Any) -> None:
-    for axis in axes:
-        axis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
+def _show_percent(axis: Any) -> None:
+    for one in (axis.xaxis, axis.yaxis):
+        one.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
 
 
 def spread(values: Sequence[float], low: float, high: float, gap: float) -> list[float]:
-    """Rising places near rising values, at least `gap` apart, and within `low` to `high` where there is room.
+    """Positions near ascending values, at least `gap` apart, and between `low` and `high` if there is room.
 
     Example:
         >>> spread([0.0, 1.0, 9.0, 10.0], 0.0, 10.0, 2.0)
@@ -321,16 +362,16 @@ def spread(values: Sequence[float], low: float, high: float, gap: float) -> list
 
 
 def _label_ends(axis: Any, ends: list[tuple[float, str]], *, x: float) -> None:
-    """Labels at the right ends of lines, in their colours, moved apart where they would overlap."""
+    """Labels at the right ends of lines, in their colours, moved apart if they would overlap."""
     low, high = axis.get_ylim()
     axis.set_ylim(low, high)
     order = sorted(range(len(ends)), key=lambda e: ends[e][0])
     gap = (high - low) / max(len(ends), N_SERIES)
     places = spread([ends[e][0] for e in order], low, high, gap)
-    right = axis.get_xlim()[1]
+    left, right = axis.get_xlim()
+    beyond = right + 0.03 * (right - left)
     for e, place in zip(order, places, strict=True):
         value, text = ends[e]
-        beyond = right + 0.03 * (right - axis.get_xlim()[0])
         axis.plot([x, beyond], [value, place], color=LIGHT.series[e], linewidth=0.7, clip_on=False)
         axis.text(beyond, place, f" {text}", color=LIGHT.series[e], va="center", fontsize=8)
-    axis.set_xlim(axis.get_xlim()[0], right)
+    axis.set_xlim(left, right)

@@ -1,7 +1,7 @@
-"""Rows to explain: what they hold as text, and how they are picked from a table or store of any size.
+"""Rows to explain: picked from a table or store of any size, and their values as text.
 
-Values that a model never saw count as rare, even where it was trained to refuse them: these rows are explained, and no
-one acts on their predictions.
+Values that the model never saw count as rare, even if it was trained to refuse them, because nobody acts on the
+predictions for these rows.
 
 Shape legend: R rows, F fields.
 """
@@ -36,22 +36,13 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PickedRows:
-    """Rows of a table or store.
-
-    Attributes:
-        chosen: the rows that were asked for, in that order, without targets.
-        values: what they hold, one column a field; None for a store, which knows their ids only.
-        sample: a sample in the order of the table, with targets where the table has them; None where none was asked
-            for, or there are no rows.
-        n_rows: rows that the sample was drawn from.
-        part: the part of a store that the sample was drawn from; "all" for a table.
-    """
+    """Chosen rows in the order asked for, without targets, and a sample in the order of the table."""
 
     chosen: EncodedRows
-    values: pl.DataFrame | None
-    sample: EncodedRows | None
-    n_rows: int
-    part: str = ALL
+    values: pl.DataFrame | None  # values of the chosen rows as text; None for a store, which knows ids only
+    sample: EncodedRows | None  # None if there are no rows, or no sample was asked for
+    n_rows: int  # rows from which the sample was drawn
+    part: str = ALL  # the part of a store from which it was drawn
 
 
 def pick_rows(
@@ -70,18 +61,18 @@ def pick_rows(
     Args:
         bundle: the model.
         source: a store, or any table that `read_table` takes.
-        numbers: rows to choose, counted from 0 over all parts, each once.
-        config: how to read the table; by default as the training table was read.
-        n_sample: rows at most of the sample; 0 for none, and a table is read no further than the last chosen row.
-        with_target: whether the sample has targets; None: where the table has them.
-        part: the part of a store to sample; by default its test rows, or its validation rows where it has none.
+        numbers: row numbers to choose, counted from 0 over all parts, each once.
+        config: how to read the table; by default like the training table.
+        n_sample: rows of the sample at most. With 0, a table is read no further than the last chosen row.
+        with_target: whether the sample has targets; None: if the table has them.
+        part: the part of a store to sample; by default its test rows, or its validation rows if it has none.
         seed: seed of the sample.
 
     Raises:
-        TableError: when there are fewer rows.
-        SchemaError: when fields are absent, or the target where it is wanted.
-        SplitError: when the part has no rows.
-        StoreError: when the store was encoded for another model.
+        TableError: if a row does not exist.
+        SchemaError: if a field is absent, or the target although it is wanted.
+        SplitError: if the part has no rows.
+        StoreError: if the store was encoded for another model.
     """
     device = str(next(bundle.model.parameters()).device)
     values = None
@@ -95,7 +86,7 @@ def pick_rows(
             wanted = {target_of(bundle).name, bundle.encoder.schema.weight} - {None}
             with_target = wanted <= set(table.schema.names())
         cells = _gathered(table, numbers, bundle.encoder.schema.field_names)
-        chosen, values = bundle.encoder.encode(cells), cell_texts(bundle.encoder, cells)
+        chosen, values = bundle.encoder.encode(cells)[0], cell_texts(bundle.encoder, cells)
     if not n_sample:
         return PickedRows(chosen=chosen, values=values, sample=None, n_rows=0)
     part = part or default_part(source)
@@ -115,7 +106,7 @@ def _stored_rows(store: Store, numbers: Sequence[int], encoder: Encoder) -> Enco
 
 
 def _gathered(table: RowStream, numbers: Sequence[int], fields: tuple[str, ...]) -> pl.DataFrame:
-    """The rows of these numbers, in their order; no chunk after the last of them is read."""
+    """The rows with these numbers, in that order; reading stops at the last of them."""
     check_columns(table.schema.names(), fields)
     found: dict[int, pl.DataFrame] = {}
     n_seen = 0
@@ -145,7 +136,7 @@ def target_of(bundle: Bundle) -> Target:
 
 
 def cell_texts(encoder: Encoder, table: pl.DataFrame) -> pl.DataFrame:
-    """What the rows of a table hold, one column a field; `MISSING` for an empty cell."""
+    """The values of a table as text, one column per field; `MISSING` for an empty cell."""
     return pl.DataFrame(
         [
             field_encoder.cell_texts(table[field_encoder.field.name]).fill_null(MISSING)
@@ -155,10 +146,10 @@ def cell_texts(encoder: Encoder, table: pl.DataFrame) -> pl.DataFrame:
 
 
 def value_texts(encoder: Encoder, rows: EncodedRows) -> pl.DataFrame:
-    """What encoded rows hold, one column a field, as far as ids and numbers show it.
+    """The values of encoded rows as text, one column per field, as far as ids and numbers show them.
 
-    Numbers have six digits, as more are noise of float32. Values that share an id are named together: a rare value and
-    an empty cell where training had none, a number and all beyond it that are clipped to it.
+    Numbers have six digits, because more are noise of float32. Values with the same id share a text: rare values and
+    empty cells if training had none, or a number and all others that are clipped to it.
     """
     texts = []
     for f, field_encoder in enumerate(encoder.field_encoders):
@@ -172,10 +163,10 @@ def value_texts(encoder: Encoder, rows: EncodedRows) -> pl.DataFrame:
 
 
 def _id_texts(field_encoder: FieldEncoder) -> pl.Series:
-    """One text for each local id; that of the rare id names everything it stands for."""
+    """One text per local id; that of the rare id names everything it stands for."""
     rare = RARE
     if isinstance(field_encoder.codec, QuantileBins) and len(field_encoder.counts) > FIRST_ID:
-        rare = MISSING  # no number is rare where there are bins
+        rare = MISSING  # every number has a bin, so none is rare
     elif isinstance(field_encoder.codec, Vocabulary) and not field_encoder.codec.has_missing:
         rare = f"{RARE} or {MISSING}"
     return pl.concat([pl.Series(field_encoder.field.name, [MISSING, rare]), field_encoder.labels().slice(FIRST_ID)])

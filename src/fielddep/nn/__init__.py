@@ -1,8 +1,9 @@
-"""The models: a plain dict from `model.name` to the class, and `build_model`."""
+"""The registry of networks by `model.name`, and `build_model`."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -12,15 +13,8 @@ from fielddep.nn.baselines import BASELINES
 from fielddep.nn.mdl import MDL
 from fielddep.nn.model import FieldModel
 
-
-class ModelClass(Protocol):
-    """The constructor of every model: columns of ids, number of outputs, settings."""
-
-    def __call__(self, layout: Layout, n_outputs: int, config: Any) -> FieldModel:
-        """A model with fresh weights."""
-
-
-MODELS: dict[str, ModelClass] = {"mdl": MDL, **BASELINES}
+MODELS: dict[str, Callable[[Layout, int, Any], FieldModel]] = {"mdl": MDL, **BASELINES}
+"""Constructors, which take columns of ids, number of outputs and settings."""
 
 
 def build_model(
@@ -32,9 +26,9 @@ def build_model(
     seed: int = 0,
     device: str = "cpu",
 ) -> FieldModel:
-    """A fresh model; the same seed gives the same weights, and the caller's random state is not touched.
+    """An untrained model. The same seed gives the same weights; the caller's random state stays the same.
 
-    On the device "meta" nothing is allocated: such a model has shapes only.
+    On the device "meta", nothing is allocated: the model only has shapes.
     """
     with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.manual_seed(seed)

@@ -87,18 +87,20 @@ class AttentionLayer(nn.Module):
         (B, S, D) -> (B, S, D).
     """
 
-    def __init__(self, d_token: int, n_heads: int, *, dropout: float) -> None:
+    def __init__(self, d_token: int, n_heads: int, *, d_head: int | None = None, dropout: float) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(d_token)
-        self.attention = Attention(d_token, n_heads, dropout=dropout)
+        self.attention = Attention(d_token, n_heads, d_head=d_head, dropout=dropout)
         self.forward_norm = nn.LayerNorm(d_token)
         self.feed_forward = FeedForward(d_token, dropout=dropout)
 
     def forward(self, x_BSD: torch.Tensor) -> torch.Tensor:
         """Tokens after attention to each other."""
-        x_BSD = x_BSD + self.attention(self.attention_norm(x_BSD))
-        mixed_BSD: torch.Tensor = x_BSD + self.feed_forward(self.forward_norm(x_BSD))
-        return mixed_BSD
+        return self._finish(x_BSD + self.attention(self.attention_norm(x_BSD)))
+
+    def _finish(self, x: torch.Tensor) -> torch.Tensor:
+        done: torch.Tensor = x + self.feed_forward(self.forward_norm(x))
+        return done
 
 
 def start_at_nothing(*parts: Attention | FeedForward) -> None:
@@ -108,11 +110,11 @@ def start_at_nothing(*parts: Attention | FeedForward) -> None:
         nn.init.zeros_(part.output.bias)
 
 
-class RowAttentionLayer(nn.Module):
-    """Attention and feed-forward network with whole rows as tokens, each added to its input.
+class RowAttentionLayer(AttentionLayer):
+    """The same with complete rows as tokens.
 
     In `forward`, for training, the rows of a group attend to each other. In `towards`, every row attends to itself and
-    to reference rows, so that no prediction depends on the other rows of its batch.
+    to reference rows, so that no prediction depends on other rows of its batch.
 
     Args:
         d_row: size of a row.
@@ -123,32 +125,30 @@ class RowAttentionLayer(nn.Module):
     """
 
     def __init__(self, d_row: int, n_heads: int, *, d_head: int, n_group: int, dropout: float) -> None:
-        super().__init__()
+        super().__init__(d_row, n_heads, d_head=d_head, dropout=dropout)
         self.n_group = n_group
-        self.attention_norm = nn.LayerNorm(d_row)
-        self.attention = Attention(d_row, n_heads, d_head=d_head, dropout=dropout)
-        self.forward_norm = nn.LayerNorm(d_row)
-        self.feed_forward = FeedForward(d_row, dropout=dropout)
         start_at_nothing(self.attention, self.feed_forward)
 
     def forward(self, x_BW: torch.Tensor) -> torch.Tensor:
         """Rows after attention to the others of their group."""
-        q_HBE, k_HBE, v_HBE = (head[0] for head in self.attention.heads(self.attention_norm(x_BW).unsqueeze(0)))
+        q_HBE, k_HBE, v_HBE = self._heads(x_BW)
         n_groups = max(1, len(x_BW) // self.n_group)
         groups = zip(*(head.tensor_split(n_groups, dim=1) for head in (q_HBE, k_HBE, v_HBE)), strict=True)
         mixed = [self.attention.dropout(self.attention.scores(q, k).softmax(dim=-1)) @ v for q, k, v in groups]
-        return self._finish(x_BW, torch.cat(mixed, dim=1))
+        return self._mixed(x_BW, torch.cat(mixed, dim=1))
 
     def towards(self, x_BW: torch.Tensor, reference_RW: torch.Tensor) -> torch.Tensor:
         """Rows after attention to themselves and to the reference rows."""
-        q_HBE, k_HBE, v_HBE = (head[0] for head in self.attention.heads(self.attention_norm(x_BW).unsqueeze(0)))
-        _, k_HRE, v_HRE = (h[0] for h in self.attention.heads(self.attention_norm(reference_RW).unsqueeze(0)))
+        q_HBE, k_HBE, v_HBE = self._heads(x_BW)
+        _, k_HRE, v_HRE = self._heads(reference_RW)
         others_HBR = self.attention.scores(q_HBE, k_HRE)
         itself_HB1 = self.attention.scores(q_HBE.unsqueeze(2), k_HBE.unsqueeze(2)).squeeze(2)
         weights = torch.cat([others_HBR, itself_HB1], dim=-1).softmax(dim=-1)
-        return self._finish(x_BW, weights[..., :-1] @ v_HRE + weights[..., -1:] * v_HBE)
+        return self._mixed(x_BW, weights[..., :-1] @ v_HRE + weights[..., -1:] * v_HBE)
 
-    def _finish(self, x_BW: torch.Tensor, mixed_HBE: torch.Tensor) -> torch.Tensor:
-        x_BW = x_BW + self.attention.joined(mixed_HBE.unsqueeze(0))[0]
-        done_BW: torch.Tensor = x_BW + self.feed_forward(self.forward_norm(x_BW))
-        return done_BW
+    def _heads(self, x_BW: torch.Tensor) -> list[torch.Tensor]:
+        """Queries, keys and values (H, B, E) of rows."""
+        return [head[0] for head in self.attention.heads(self.attention_norm(x_BW).unsqueeze(0))]
+
+    def _mixed(self, x_BW: torch.Tensor, mixed_HBE: torch.Tensor) -> torch.Tensor:
+        return self._finish(x_BW + self.attention.joined(mixed_HBE.unsqueeze(0))[0])

@@ -26,6 +26,7 @@ class EmbeddingTable(nn.Module):
     Args:
         layout: columns of ids.
         d_row: size of a row.
+        std: standard deviation of the initial weights; None means zeros.
         kept_I: joint ids that have a row, all by default; the others look up zeros.
 
     Shape:
@@ -42,7 +43,9 @@ class EmbeddingTable(nn.Module):
     rows_I: torch.Tensor | None
     """Row of every joint id in a table that keeps only some; row 0 stays zero and serves all others."""
 
-    def __init__(self, layout: Layout, d_row: int, *, kept_I: npt.NDArray[np.bool_] | None = None) -> None:
+    def __init__(
+        self, layout: Layout, d_row: int, *, std: float | None = None, kept_I: npt.NDArray[np.bool_] | None = None
+    ) -> None:
         super().__init__()
         rows_I = None if kept_I is None else torch.from_numpy(np.where(kept_I, np.cumsum(kept_I), 0))
         n_rows = layout.n_ids_total if kept_I is None else 1 + int(kept_I.sum())
@@ -50,9 +53,11 @@ class EmbeddingTable(nn.Module):
         self.register_buffer("rows_I", rows_I, persistent=False)
         self.register_buffer("numerical", torch.tensor(layout.numerical, dtype=torch.int64), persistent=False)
         self.has_numerical = bool(layout.numerical)
+        if std is not None:
+            self.init_weights("normal", std)
 
     def init_weights(self, how: Literal["xavier", "normal"], scale: float) -> None:
-        """Fill the table: Xavier uniform over its whole height, or normal with standard deviation `scale`."""
+        """Fill the table: Xavier uniform over its height, or normal with standard deviation `scale`."""
         if how == "xavier":
             bound = math.sqrt(6.0 / sum(self.weight.shape))
             nn.init.uniform_(self.weight, -bound, bound)

@@ -16,9 +16,9 @@ from torch.nn import functional as F
 class BatchNorm(nn.BatchNorm1d):
     """BatchNorm over (B, D) with running statistics averaged evenly over the first batches, then exponentially.
 
-    PyTorch's start at mean 0 and variance 1 and forget that start only over dozens of steps. The pair products of small
-    embeddings have variances of a millionth, so an evaluation early in training, by which a small table may already be
-    stopped, would see nothing but the start.
+    PyTorch's start at mean 0 and variance 1 and take dozens of steps to forget that. The pair products of small
+    embeddings have variances of a millionth, so an early evaluation, at which a small table may already stop, would see
+    little but the start.
 
     Example:
         >>> layer = BatchNorm(1)
@@ -36,16 +36,8 @@ class BatchNorm(nn.BatchNorm1d):
         if self.training and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             momentum = max(self.MOMENTUM, 1.0 / int(self.num_batches_tracked))
-        return F.batch_norm(
-            x_BD,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            training=self.training,
-            momentum=momentum,
-            eps=self.eps,
-        )
+        statistics = (self.running_mean, self.running_var)
+        return F.batch_norm(x_BD, *statistics, self.weight, self.bias, self.training, momentum, self.eps)
 
 
 class GhostBatchNorm(BatchNorm):

@@ -24,7 +24,7 @@ TRACKED_ROWS = 256
 
 
 class MDL(FieldModel):
-    """The model of the paper; every point where paper and reference code differ is a setting of `MDLConfig`.
+    """The model of the paper. Every point in which paper and reference code differ is a setting of `MDLConfig`.
 
     Example:
         >>> layout = Layout(names=("user", "item", "hour"), n_ids=(5, 7, 26))
@@ -76,7 +76,7 @@ class MDL(FieldModel):
         return self._logits(inputs)[0]
 
     def training_forward(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Logits, and zeta times the dependency loss where `dependencies = "global"`."""
+        """Logits, and zeta times the dependency loss if `dependencies = "global"`."""
         if self.training and self.refinement.mean_norm is not None:
             self._track_norm(inputs.take(slice(TRACKED_ROWS)))
         logits_BC, dependencies = self._logits(inputs)
@@ -133,20 +133,20 @@ class MDL(FieldModel):
 
         Only the weights of `embedding`, `interactions` and `refinement` are used; their `forward` is not called.
         """
-        refined = self.config.dependencies == "refined"
-        loop = self.refinement.inner_loop(
-            self.embedding.weight.shape[1],
-            value_scale=1.0 / self._dependency_scale,
-            with_diagonal=self.config.dependency_diagonal,
-        )
+        w0_FF = loop = None
+        if self.config.dependencies == "refined":
+            scale, diagonal = 1.0 / self._dependency_scale, self.config.dependency_diagonal
+            d_embed = self.embedding.weight.shape[1]
+            w0_FF = self.refinement.w0_FF
+            loop = self.refinement.inner_loop(d_embed, value_scale=scale, with_diagonal=diagonal)
         numbers_BN = inputs.numbers_BN.to(self.embedding.weight.dtype)
         lookup = look_up(inputs.ids_BF, len(self.embedding.weight), numbers_BN, self.layout.numerical)
         seen_BE = network_input(
             lookup,
             self.embedding.weight,
             self.interactions.phi_PDD,
-            self.refinement.w0_FF if refined else None,
-            loop if refined else None,
+            w0_FF,
+            loop,
             with_embeddings=self.config.embedding_input,
         )
         logits_BC = self._network_logits(seen_BE)

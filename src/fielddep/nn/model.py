@@ -62,7 +62,7 @@ class FieldModel(nn.Module, ABC):
         """Look at up to `START_ROWS` training rows, without their targets, before the first step."""
 
     def after_step(self, step: int) -> None:  # most models move by gradients alone
-        """Change weights outside the optimiser after a training step; the first step is 1."""
+        """Change weights outside the optimizer after a training step; the first step is 1."""
 
     @torch.no_grad()
     def outputs(self, rows: EncodedRows) -> torch.Tensor:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from fielddep.nn import kernels
-from fielddep.nn.kernels.refinement import InnerLoop, refine
+from fielddep.nn.kernels.refinement import refine
 from fielddep.nn.simplex import project_to_simplex
 
 NORM_MOMENTUM = 0.1
@@ -50,15 +50,9 @@ class Refinement(nn.Module):
 
     Args:
         n_fields: m.
-        n_inner_steps: T; zero gives W(0).
-        inner_lr: eta.
-        inner_step: steps of size eta ("fixed"), of eta over the norm of the row's S ("scaled"), or over the mean of
-            that norm and its moving average, see `track_norm` ("damped").
-        sparsity: lambda, the sum of mu.
-        mu_start: mu(0) is lambda/m each ("share") or 1 each ("one").
-        mu_update_from: the mu update uses W(t) ("new") or W(t-1) ("old").
-        residual_reduction: squared residuals are summed over the k rows of E, or averaged.
         init: off-diagonal start of W(0), 1/(m-1) ("uniform") or 0 ("zeros").
+
+    `MDLConfig` documents the other arguments. Damped steps use the moving average of `track_norm`.
 
     Shape:
         embeddings (B, F, D) -> `Dependencies`.
@@ -106,23 +100,29 @@ class Refinement(nn.Module):
         *_, last = self.path(e_BFD)
         return last
 
-    def inner_loop(self, d_embed: int, *, value_scale: float = 1.0, with_diagonal: bool = True) -> InnerLoop:
-        """The steps as the compiled kernels take them."""
+    def inner_loop(self, d_embed: int, *, value_scale: float = 1.0, with_diagonal: bool = True) -> Any:
+        """The steps as an object of the compiled module.
+
+        Args:
+            d_embed: k.
+            value_scale: factor of mu * W in the network's input.
+            with_diagonal: whether the network sees the diagonal.
+        """
         n_fields = self.weight.shape[0]
-        return InnerLoop(
+        return kernels.compiled().Refinement(
             n_fields=n_fields,
             d_embed=d_embed,
             n_steps=self.n_inner_steps,
-            inner_lr=self.inner_lr,
-            sparsity=self.sparsity,
+            w_rate=self.inner_lr / self.sparsity,
+            mu_rate=self.inner_lr / 2 / (d_embed if self.residual_reduction == "mean" else 1),
+            total=self.sparsity,
             mu_start=self.mu_start,
-            mu_from_old=self.mu_update_from == "old",
-            mean_residuals=self.residual_reduction == "mean",
+            value_scale=value_scale,
             gram_form=gram_is_cheaper(n_fields, d_embed, self.n_inner_steps),
+            mu_from_old=self.mu_update_from == "old",
+            with_diagonal=with_diagonal,
             unit_norm=self.scaled,
             mean_norm=0.0 if self.mean_norm is None else float(self.mean_norm),
-            value_scale=value_scale,
-            with_diagonal=with_diagonal,
         )
 
     def track_norm(self, e_BFD: torch.Tensor) -> None:
@@ -180,7 +180,7 @@ def gram_norm(e_BFD: torch.Tensor) -> torch.Tensor:
 
 
 def gram_is_cheaper(n_fields: int, d_embed: int, n_inner_steps: int) -> bool:
-    """Whether S = E^T E pays off: it costs D F^2 once and then F^3 a product, the direct form 2 D F^2 a product.
+    """Whether S = E^T E pays off: it costs D F^2 once and F^3 per product, the direct form 2 D F^2 per product.
 
     Example:
         >>> gram_is_cheaper(22, 40, 4), gram_is_cheaper(60, 8, 4)
@@ -195,9 +195,9 @@ class ResidualProduct:
 
     def __init__(self, e_BFD: torch.Tensor, n_inner_steps: int) -> None:
         _, n_fields, d_embed = e_BFD.shape
-        self.gram_form = gram_is_cheaper(n_fields, d_embed, n_inner_steps)
         self.e_BFD = e_BFD
-        self.s_BFF = e_BFD @ e_BFD.transpose(1, 2) if self.gram_form else None
+        in_gram_form = gram_is_cheaper(n_fields, d_embed, n_inner_steps)
+        self.s_BFF = e_BFD @ e_BFD.transpose(1, 2) if in_gram_form else None
 
     def __call__(self, w_BFF: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """E^T E W (B, F, F) and the squared residuals (B, F)."""

@@ -1,4 +1,4 @@
-"""Reports of runs: measured when a run is made, measured on a table later, or drawn again from their numbers.
+"""Reports of runs: measured after training, measured later on a table, or drawn again from stored numbers.
 
 report.json   the numbers
 report.html   the page
@@ -16,10 +16,10 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from fielddep.artifacts.bundle import MANIFEST, Bundle
+from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import ALL, Predictor, default_part
-from fielddep.artifacts.run import REPORT, REPORT_NUMBERS, REQUEST, Run, environment
-from fielddep.config.settings import Config, DataConfig
+from fielddep.artifacts.run import REPORT, REPORT_NUMBERS, Run, environment
+from fielddep.config.settings import DataConfig
 from fielddep.encoding.interning import code_table
 from fielddep.encoding.rows import EncodedRows, RowSample, sample_rows
 from fielddep.encoding.split import SPLIT_VERSION, class_warnings, plan_split
@@ -30,9 +30,9 @@ from fielddep.report.facts import DataFacts, DependencyFacts, MeasuredFacts, Rep
 from fielddep.report.intervals import MAX_ROWS
 from fielddep.report.measured import measured_facts
 from fielddep.report.page import write_page
-from fielddep.store.shards import MemoryShards, StorePart
+from fielddep.store.shards import MemoryShards
 from fielddep.store.store import Store
-from fielddep.tables.files import write_text
+from fielddep.tables.files import MANIFEST, write_text
 from fielddep.tables.row_stream import open_rows, read_table
 from fielddep.training.fit import torch_threads
 from fielddep.training.metrics import base_output, base_rate_metrics, measure
@@ -41,11 +41,11 @@ from fielddep.training.prepare import Prepared
 log = logging.getLogger(__name__)
 
 LEAK_ROWS = 100_000
-"""Training rows at most that are looked at for leaks."""
+"""Training rows that are searched for leaks, at most."""
 
 
 def report_training(run: Run) -> Path:
-    """Measure a run that was just trained on its test rows, or its validation rows where there are none.
+    """Measure a run right after training, on its test rows or else its validation rows.
 
     Numbers and page are written into the run; nothing is read back from it.
     """
@@ -58,16 +58,16 @@ def report_training(run: Run) -> Path:
 
 
 def report_table(run: Run, table: str | Store, out: Path, *, config: DataConfig | None = None) -> MeasuredFacts:
-    """Measure a run on a table or store that holds the target, and write the page.
+    """Measure a run on a table or store with the target, and write the page.
 
-    The table that the run was made from is recognised: then its test rows are taken, and the numbers are kept in the
-    run. Of another store the test rows are taken, of another table all rows.
+    The training table is recognised; then its test rows are measured, and the numbers are kept in the run. Otherwise,
+    all rows of a table or the test rows of a store are measured.
 
     Args:
         run: the run.
         table: file, folder or glob of a table, or a store.
         out: the page.
-        config: how to read a table, where it is not read as that of the training.
+        config: how to read the table; by default like the training table.
     """
     bundle = Bundle.load(run.bundle, device=run.config.train.device)
     data = _own_data(run, bundle, table, config)
@@ -82,15 +82,15 @@ def report_table(run: Run, table: str | Store, out: Path, *, config: DataConfig 
 
 
 def redraw_report(run: Run, out: Path) -> MeasuredFacts:
-    """Write the page from the numbers that a run keeps.
+    """Write the page from the numbers in a run.
 
     Raises:
-        UserError: when it keeps none, or those of another model.
+        UserError: if the run has no numbers of its current model.
     """
     report = read_report(run)
     if report is None:
         raise UserError(
-            f"{run.folder} has no report.json of its current model. Give a table to measure it on: "
+            f"{run.folder} has no report.json of its current model. Give a table to measure the model on: "
             f"fielddep report {run.folder} TABLE"
         )
     write_page(report, out)
@@ -98,10 +98,10 @@ def redraw_report(run: Run, out: Path) -> MeasuredFacts:
 
 
 def read_report(run: Run) -> Report | None:
-    """The numbers of the report of a run; None where there are none, or those of a model that is no longer there.
+    """The numbers in a run; None if there are none, or if they belong to an earlier model.
 
     Raises:
-        UserError: when they cannot be read.
+        UserError: if they cannot be read.
     """
     path = run.folder / REPORT_NUMBERS
     if not path.is_file():
@@ -114,7 +114,7 @@ def read_report(run: Run) -> Report | None:
 
 
 def _keep(run: Run, report: Report) -> None:
-    # In one line: indented, the matrices of many fields would be a number a line.
+    # On one line, because indentation would put every number of a matrix on its own line.
     write_text(run.folder / REPORT_NUMBERS, json.dumps(report.to_json(), ensure_ascii=False, separators=(",", ":")))
 
 
@@ -132,21 +132,22 @@ def _training_report(run: Run, bundle: Bundle, data: Prepared) -> Report:
         base_C=data.base_C,
     )
     sizes = {name: len(rows) for name, rows in data.parts.items()}
-    training = _training_facts(run, bundle, sizes, data.base_C)
-    leaks = _leaks(bundle, data.parts["train"])
-    facts = data_facts(bundle.encoder, _rows(sample), rows=f"{part} rows", leaks=leaks, warnings=data.store.warnings)
+    training = training_facts(run, bundle, checksum=_checksum(run), parts=sizes, base_C=data.base_C)
+    train = sample_rows(data.parts["train"].spread(2 * LEAK_ROWS), LEAK_ROWS).table
+    leaks = [] if train is None else leaking_fields(bundle.encoder, train)
+    facts = data_facts(bundle.encoder, sample.rows, rows=measured.rows, leaks=leaks, warnings=data.store.warnings)
     return _report(run, bundle, training, facts, measured)
 
 
 def _foreign_report(run: Run, bundle: Bundle, table: str | Store, config: DataConfig | None) -> Report:
-    """A report on rows that the run was not made from."""
+    """A report on rows that are not those of the training table."""
     predictor = Predictor(bundle, device=run.config.train.device)
     part = default_part(table)
     metrics, sample, targets = _measure(predictor, table, config, part)
     name = table.folder.name if isinstance(table, Store) else Path(table).name
     rows = f"{'' if part == ALL else f'{part} '}rows of {name}"
     kept = _kept_report(run)
-    training = _training_facts(run, bundle, {}, None) if kept is None else kept.training
+    training = training_facts(run, bundle, checksum=_checksum(run)) if kept is None else kept.training
     base_C = torch.tensor(training.base) if training.base else base_output(predictor.target, [targets])
     measured = measured_facts(
         bundle,
@@ -158,14 +159,14 @@ def _foreign_report(run: Run, bundle: Bundle, table: str | Store, config: DataCo
         base_C=base_C,
     )
     leaks = () if kept is None else kept.data.leaks
-    facts = data_facts(bundle.encoder, _rows(sample), rows=rows, leaks=leaks)
+    facts = data_facts(bundle.encoder, sample.rows, rows=rows, leaks=leaks)
     return _report(run, bundle, training, facts, measured)
 
 
 def _measure(
     predictor: Predictor, table: str | Store, config: DataConfig | None, part: str
 ) -> tuple[dict[str, float], RowSample, EncodedRows]:
-    """Metrics of all rows, a sample of them, and targets and weights of all without their fields, in one pass."""
+    """Metrics of all rows, a sample of them, and all targets and weights without the fields, in one pass."""
     sample = RowSample(MAX_ROWS)
     targets: list[EncodedRows] = []
 
@@ -176,16 +177,17 @@ def _measure(
             yield chunk
 
     metrics = measure(predictor.logits, predictor.target, chunks()).metrics
-    _rows(sample)  # refuses a table without rows
+    if not sample.n_seen:
+        raise UserError("a report needs rows to measure the model on, but the table has none")
     return metrics, sample, EncodedRows.concat(targets)
 
 
 def _kept_report(run: Run) -> Report | None:
-    """What `read_report` gives; None, with a warning, where the numbers cannot be read."""
+    """`read_report`, with a warning instead of an error if the numbers cannot be read."""
     try:
         return read_report(run)
     except UserError as error:
-        log.warning("%s; the report is made without them", error)
+        log.warning("%s; the report does not use it", error)
         return None
 
 
@@ -204,36 +206,13 @@ def _report(run: Run, bundle: Bundle, training: TrainingFacts, data: DataFacts, 
     )
 
 
-def _training_facts(run: Run, bundle: Bundle, parts: dict[str, int], base_C: torch.Tensor | None) -> TrainingFacts:
-    return training_facts(
-        bundle,
-        run=str(run.folder),
-        checksum=_checksum(run),
-        environment=run.environment,
-        asked=Config.from_toml(run.folder / REQUEST),
-        parts=parts,
-        base_C=base_C,
-    )
-
-
-def _leaks(bundle: Bundle, rows: StorePart) -> list[str]:
-    sample = sample_rows(rows.spread(2 * LEAK_ROWS), LEAK_ROWS).table
-    return [] if sample is None else leaking_fields(bundle.encoder, sample)
-
-
-def _rows(sample: RowSample) -> EncodedRows:
-    if sample.table is None or not len(sample.table):
-        raise UserError("a report needs rows to measure the model on, and the table has none")
-    return sample.table
-
-
 def _checksum(run: Run) -> str:
     manifest = json.loads((run.bundle / MANIFEST).read_text("utf-8"))
     return str(manifest["sha256"])
 
 
 def _own_data(run: Run, bundle: Bundle, table: str | Store, config: DataConfig | None) -> Prepared | None:
-    """The rows of the run, where the table or store is the one that it was made from."""
+    """The rows of the training, if the table or store is the one that was used for it."""
     source = run.environment["source"]
     if isinstance(table, Store):
         if environment(table)["source"]["fingerprint"] != source["fingerprint"]:
@@ -247,21 +226,21 @@ def _own_data(run: Run, bundle: Bundle, table: str | Store, config: DataConfig |
         return None
     if environment(frame)["source"]["fingerprint"] != source["fingerprint"]:
         log.warning(
-            "%s looks like the training table, but its values or their order differ (by fingerprint); all its rows are "
+            "%s looks like the training table, but its fingerprint shows other values or another order; all rows are "
             "measured, including any that the model was trained on",
             table,
         )
         return None
     if run.environment.get("split_version") != SPLIT_VERSION:
         raise UserError(
-            f"{table} is the training table of {run.folder}, split by another version of fielddep, so its test rows "
-            "are unknown. Give rows that the model was not trained on, or train again"
+            f"{table} is the training table of {run.folder}, but another version of fielddep split it, so its test "
+            "rows are unknown. Give rows that the model was not trained on, or train again"
         )
     return _split_again(bundle, frame)
 
 
 def _reading(run: Run, config: DataConfig | None) -> DataConfig:
-    """How the training table was read, unless the settings differ."""
+    """How to read a table: like the training table, but in the given format."""
     own = run.config.data
     if config is None:
         return own
@@ -269,12 +248,12 @@ def _reading(run: Run, config: DataConfig | None) -> DataConfig:
 
 
 def _split_again(bundle: Bundle, table: pl.DataFrame) -> Prepared:
-    """The parts of the training table, which follow from the settings."""
+    """The training table with its parts, which follow from the settings."""
     config, encoder = bundle.config, bundle.encoder
     coded = code_table(table, config)
     split = plan_split(coded, config.split, config.data.target)
     parts = split.parts_of(coded, 0, len(table))
-    rows = encoder.encode(table, with_target=True, handle_unknown="rare")
+    rows, _ = encoder.encode(table, with_target=True, handle_unknown="rare")
     assert encoder.schema.target is not None
     store = Store(
         encoder=encoder,

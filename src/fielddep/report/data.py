@@ -1,19 +1,19 @@
-"""What was trained on what, and the fields with what is odd about them: the first two parts of a report.
+"""Facts about the training and about the fields, with warnings: the first two parts of a report.
 
-Everything is taken from the encoder and from encoded rows, so it is the same for a table and for a store.
+They are taken from the encoder and from encoded rows, so a table and its store have the same facts.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
 import torch
 
 from fielddep.artifacts.bundle import Bundle
+from fielddep.artifacts.run import REQUEST, Run
 from fielddep.config.settings import Config
 from fielddep.encoding.describe import determines, most_frequent_share, orders
 from fielddep.encoding.encoder import Encoder
@@ -27,9 +27,9 @@ from fielddep.report.facts import DataFacts, FieldFacts, Setting, TrainingFacts
 
 N_FREQUENT = 3
 MANY_MISSING, MANY_UNKNOWN, MANY_RARE = 0.5, 0.05, 0.2
-"""Shares of rows from which on they are worth a warning."""
-FEW_ROWS_A_VALUE = 2
-"""Rows a value on average below which there is little to learn."""
+"""Shares of rows that are worth a warning."""
+FEW_ROWS_PER_VALUE = 2
+"""With fewer rows per value on average, there is little to learn."""
 
 _KINDS = {"scale": "number", "quantile": "number, in bins", "log2": "count, in bins"}
 
@@ -42,14 +42,14 @@ def data_facts(
     leaks: Sequence[str] = (),
     warnings: Sequence[str] = (),
 ) -> DataFacts:
-    """Facts and warnings of every field.
+    """Facts and warnings about every field, and about the table.
 
     Args:
-        encoder: what was learned of the fields from training rows.
-        measured: rows that the model is measured on, or a sample of them.
+        encoder: has the counts of the training rows.
+        measured: a sample of the rows on which the model is measured.
         rows: which rows these are, in words.
-        leaks: what `leaking_fields` found in training rows.
-        warnings: what is odd about the table as a whole.
+        leaks: from `leaking_fields` of training rows.
+        warnings: about the table.
     """
     facts = [
         _field_facts(field_encoder, measured.ids_RF[:, f]) for f, field_encoder in enumerate(encoder.field_encoders)
@@ -68,23 +68,22 @@ def data_facts(
 
 
 def leaking_fields(encoder: Encoder, rows: EncodedRows) -> list[str]:
-    """Fields that alone determine the target of these rows, too often for chance."""
+    """Fields that alone determine the target of these rows, in more rows than chance explains."""
     target = encoder.schema.target
     assert target is not None and rows.target_R is not None
-    target_values = pl.Series("target", rows.target_R.astype(np.float64))
-    if not len(target_values):
+    if not len(rows):
         return []
+    target_values = pl.Series("target", rows.target_R.astype(np.float64))
     share = most_frequent_share(target_values)
-    names = encoder.schema.field_names
     return [
-        name
-        for f, name in enumerate(names)
-        if _leaks(encoder.field_encoders[f], _groups(rows, f, target_values), target, share)
+        field_encoder.field.name
+        for f, field_encoder in enumerate(encoder.field_encoders)
+        if _leaks(field_encoder, _groups(rows, f, target_values), target, share)
     ]
 
 
 def _groups(rows: EncodedRows, position: int, target_values: pl.Series) -> pl.DataFrame:
-    """One row a known value: value (its id, or the number itself), n, and range of the target."""
+    """One row per known value: value (id or number), n, and the range of the target."""
     ids_R = rows.ids_RF[:, position]
     if position in rows.layout.numerical:
         values = pl.Series(rows.numbers_RN[:, rows.layout.numerical.index(position)])
@@ -103,7 +102,7 @@ def _leaks(field_encoder: FieldEncoder, groups: pl.DataFrame, target: Target, mo
     regression = target.task == "regression"
     if orders(groups, regression=regression):
         return True
-    # A threshold may fall into a bin, which then holds both classes; one such bin a threshold is no excuse.
+    # A threshold of the target may fall inside a bin, which then has both classes: allow one such bin per threshold.
     pure = groups.filter(pl.col("low") == pl.col("high"))
     n_mixed = len(groups) - len(pure)
     return not regression and 0 < n_mixed < len(target.classes) and determines(pure, most_frequent)
@@ -127,7 +126,7 @@ def _field_facts(field_encoder: FieldEncoder, measured_R: np.ndarray) -> FieldFa
 
 
 def _example(field_encoder: FieldEncoder) -> str | None:
-    """A value that a row may hold."""
+    """A typical value."""
     codec = field_encoder.codec
     if isinstance(codec, ScaledNumbers):
         return f"{codec.mean:.6g}"
@@ -143,53 +142,43 @@ def _warnings(field_encoder: FieldEncoder, fact: FieldFacts, rows: str) -> list[
     if fact.missing > MANY_MISSING:
         found.append(f"{100 * fact.missing:.0f} % of the training rows have no value")
     if fact.rare > MANY_RARE:
-        found.append(f"{100 * fact.rare:.0f} % of the training rows hold a value too rare to be learned on its own")
+        found.append(f"{100 * fact.rare:.0f} % of the training rows have a value too rare to be learned on its own")
     if fact.unknown > max(MANY_UNKNOWN, 2 * fact.rare):
-        found.append(f"{100 * fact.unknown:.0f} % of the {rows} hold a value that training never or rarely saw")
+        found.append(f"{100 * fact.unknown:.0f} % of the {rows} have a value that is rare or unseen in training")
     n_known = int(field_encoder.counts[FIRST_ID:].sum())
-    if fact.kind == "category" and fact.n_values and n_known < FEW_ROWS_A_VALUE * fact.n_values:
-        found.append(f"{fact.n_values:,} different values in {n_known:,} rows leave few rows for each")
+    if fact.kind == "category" and fact.n_values and n_known < FEW_ROWS_PER_VALUE * fact.n_values:
+        found.append(f"{fact.n_values:,} different values in {n_known:,} rows leave few rows per value")
     return found
 
 
 _SPLITS = {
     "random": "at random",
     "stratified": "at random, with the same share of every class in each part",
-    "group": "by groups of {column}, which stay together",
-    "time": "by {column}, the latest rows held out",
+    "group": "at random, keeping rows with the same {column} together",
+    "time": "by {column}, holding out the latest rows",
     "column": "by the column {column}",
 }
+_VERSIONS = {"fielddep": "fielddep", "python": "Python", "torch": "PyTorch", "polars": "Polars", "platform": "on"}
 
 
 def training_facts(
+    run: Run,
     bundle: Bundle,
     *,
-    run: str,
     checksum: str,
-    environment: Mapping[str, Any],
-    asked: Config,
-    parts: Mapping[str, int],
+    parts: Mapping[str, int] | None = None,
     base_C: torch.Tensor | None = None,
 ) -> TrainingFacts:
-    """Collect what is known of a training.
-
-    Args:
-        bundle: the model.
-        run: folder of the run, as it was given.
-        checksum: checksum of the bundle.
-        environment: versions, machine, command and source, as a run keeps them.
-        asked: settings as they were asked for.
-        parts: rows of train, validation and test, where they are known.
-        base_C: output of a model that knows the base rate of the training rows only, where it is known.
-    """
-    target, layout, source = target_of(bundle), bundle.encoder.layout, environment["source"]
+    """Facts about a training; the rows of its parts and the logits of its base rate are None if unknown."""
+    target, layout, environment = target_of(bundle), bundle.encoder.layout, run.environment
+    source, asked = environment["source"], Config.from_toml(run.folder / REQUEST)
     return TrainingFacts(
-        run=run,
+        run=str(run.folder),
         bundle=checksum,
         source=source["name"] or "a table in memory",
         n_rows=source["rows"],
-        parts=dict(parts),
-        split=split_text(bundle.config),
+        parts=dict(parts or {}),
+        split=_SPLITS[bundle.config.split.method].format(column=bundle.config.split.column),
         target=target.name,
         task=target.task,
         classes=tuple(map(str, target.classes)),
@@ -198,20 +187,15 @@ def training_facts(
         n_parameters=bundle.model.n_parameters,
         n_ids=layout.n_ids_total,
         crosses=layout.names[layout.n_fields :],
-        changed=changed_settings(Config().replace({"model.name": asked.model.name}), asked),
-        decided=changed_settings(asked, bundle.config),
-        versions=_versions(environment),
+        changed=_changed_settings(Config().replace({"model.name": asked.model.name}), asked),
+        decided=_changed_settings(asked, bundle.config),
+        versions=tuple((name, str(environment[key])) for key, name in _VERSIONS.items()),
         command=shlex.join(environment["command"]),
     )
 
 
-def split_text(config: Config) -> str:
-    """How the rows were split, in words."""
-    return _SPLITS[config.split.method].format(column=config.split.column)
-
-
-def changed_settings(before: Config, after: Config) -> tuple[Setting, ...]:
-    """Settings that differ, except for those shown elsewhere in the report."""
+def _changed_settings(before: Config, after: Config) -> tuple[Setting, ...]:
+    """Settings that differ, except those shown elsewhere in the report."""
     old, new = before.to_dict(), after.to_dict()
     return tuple(
         Setting(path=f"{section}.{key}", value=_text(value), default=_text(old[section].get(key)))
@@ -219,11 +203,6 @@ def changed_settings(before: Config, after: Config) -> tuple[Setting, ...]:
         for key, value in settings.items()
         if old[section].get(key) != value and f"{section}.{key}" not in ("data.target", "model.name")
     )
-
-
-def _versions(environment: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    names = {"fielddep": "fielddep", "python": "Python", "torch": "PyTorch", "polars": "Polars", "platform": "on"}
-    return tuple((name, str(environment[key])) for key, name in names.items())
 
 
 def _text(value: object) -> str:

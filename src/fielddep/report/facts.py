@@ -1,4 +1,4 @@
-"""The numbers of a report. `data` and `measured` collect them, `build` puts them together, `page` draws them."""
+"""The numbers of a report: collected by `data` and `measured`, combined by `build`, drawn by `page`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fielddep.report.intervals import Interval
 from fielddep.training.checkpoint import Evaluation
 
 FORMAT = 3
-AGAIN = "Give the table to measure the model again"
+ADVICE = "Give the table to measure the model again"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One setting and its default."""
+    """A setting, as text."""
 
     path: str
     value: str
@@ -26,95 +26,55 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingFacts:
-    """What was trained on what.
+    """What was trained on what."""
 
-    Attributes:
-        run: folder of the run, as it was given.
-        bundle: checksum of the model, to recognise one that replaced it.
-        source: name of the table or store.
-        n_rows: its rows.
-        parts: rows of train, validation and test, where they are known.
-        split: how the rows were split, in words.
-        target: column to predict.
-        task: binary, multiclass or regression.
-        classes: labels of the target.
-        base: output of a model that knows the base rate of the training rows only; empty where it is not known.
-        model: name of the model.
-        n_parameters: its trained parameters.
-        n_ids: ids over all fields and crosses, those for missing and for rare values among them.
-        crosses: names of crosses of two fields.
-        changed: settings given that differ from their defaults.
-        decided: settings chosen from the data.
-        versions: of this library and what it runs on, by name.
-        command: how the run was made.
-    """
-
-    run: str
-    bundle: str
-    source: str
+    run: str  # folder of the run, as it was given
+    bundle: str  # checksum of the model, which shows whether another one replaced it
+    source: str  # name of the table or store
     n_rows: int
-    parts: dict[str, int]
-    split: str
+    parts: dict[str, int]  # rows of train, validation and test, if known
+    split: str  # how the rows were split, in words
     target: str
     task: str
     classes: tuple[str, ...]
-    base: tuple[float, ...]
+    base: tuple[float, ...]  # logits that predict the base rate of the training rows; empty if unknown
     model: str
     n_parameters: int
-    n_ids: int
+    n_ids: int  # ids over all fields and crosses, including those for missing and rare values
     crosses: tuple[str, ...]
-    changed: tuple[Setting, ...]
-    decided: tuple[Setting, ...]
-    versions: tuple[tuple[str, str], ...]
+    changed: tuple[Setting, ...]  # settings given by the user that differ from their defaults
+    decided: tuple[Setting, ...]  # settings chosen from the data
+    versions: tuple[tuple[str, str], ...]  # names and versions of the software and the platform
     command: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldFacts:
-    """One field.
-
-    Attributes:
-        name: its column.
-        kind: what it is, in words.
-        n_values: different values or bins that have ids of their own; None for a number that enters as it is.
-        missing: share of training rows without a value.
-        rare: share of training rows whose value is too rare for an id of its own.
-        unknown: share of the measured rows whose value is rare or was not seen in training; so is an empty cell where
-            training had none.
-        frequent: its most frequent values and their shares of training rows.
-        example: a value to try a prediction with: the most frequent one, or a number.
-    """
+    """One field."""
 
     name: str
-    kind: str
-    n_values: int | None
-    missing: float
-    rare: float
-    unknown: float
-    frequent: tuple[tuple[str, float], ...]
-    example: str | None
+    kind: str  # category, number, ..., in words
+    n_values: int | None  # values or bins with an id of their own; None for a number that is not binned
+    missing: float  # share of training rows without a value
+    rare: float  # share of training rows whose value is too rare for an id of its own
+    unknown: float  # share of measured rows with a rare or unseen value; missing is unseen if training had no gaps
+    frequent: tuple[tuple[str, float], ...]  # the most frequent values and their shares of training rows
+    example: str | None  # a typical value, to try a prediction with
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataFacts:
-    """The fields, and what deserves a look.
-
-    Attributes:
-        fields: all fields, in the order of the table.
-        skipped: columns that can teach nothing, each with the reason.
-        leaks: fields that alone determine the target.
-        warnings: what else is odd: the field, or nothing for the table as a whole, and what it is.
-    """
+    """The fields, and what deserves attention."""
 
     fields: tuple[FieldFacts, ...]
-    skipped: tuple[tuple[str, str], ...]
-    leaks: tuple[str, ...]
-    warnings: tuple[tuple[str, str], ...]
+    skipped: tuple[tuple[str, str], ...]  # columns from which nothing can be learned, with the reason
+    leaks: tuple[str, ...]  # fields that alone determine the target
+    warnings: tuple[tuple[str, str], ...]  # field and warning; the field is empty if the warning concerns the table
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationPoint:
-    """Rows of about the same prediction: what was predicted on average, and what happened."""
+    """Rows with similar predictions: mean prediction, mean truth with its interval, and total weight."""
 
     predicted: float
     observed: float
@@ -125,7 +85,7 @@ class CalibrationPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Histogram:
-    """How the predictions of groups of rows are spread: name of each group, and its shares between the edges."""
+    """Distribution of predictions: the name of every group of rows, and its share of rows in each bin."""
 
     edges: tuple[float, ...]
     shares: tuple[tuple[str, tuple[float, ...]], ...]
@@ -133,49 +93,30 @@ class Histogram:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportanceFacts:
-    """Permutation importance.
+    """Permutation importance: name, mean and standard deviation per field; the most important first."""
 
-    Attributes:
-        metric: what becomes worse.
-        n_rows: rows that were shuffled.
-        n_repeats: shuffles of each field.
-        fields: name, mean rise or fall, and its standard deviation over the repeats; the most important first.
-    """
-
-    metric: str
+    metric: str  # the metric that gets worse
     n_rows: int
-    n_repeats: int
+    n_repeats: int  # shuffles of each field
     fields: tuple[tuple[str, float, float], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepFacts:
-    """One step of the refinement of a row.
+    """One step of the refinement of a row."""
 
-    Attributes:
-        loss: dependency loss, summed over all fields.
-        weights: mu(t)/lambda of every field.
-        w: W(t) between the fields that are shown, one tuple a source.
-    """
-
-    loss: float
-    weights: tuple[float, ...]
-    w: tuple[tuple[float, ...], ...]
+    loss: float  # dependency loss, summed over all fields
+    weights: tuple[float, ...]  # mu(t)/lambda of every field
+    w: tuple[tuple[float, ...], ...]  # W(t) between the fields shown, one tuple per source
 
 
 @dataclass(frozen=True, kw_only=True)
 class RefinementFacts:
-    """What refinement made of a row.
+    """The refinement of a row."""
 
-    Attributes:
-        dependencies: mu(T)/lambda * W(T), one tuple a source.
-        shown: positions of the fields with the strongest dependencies, which are shown.
-        steps: the steps from 0 to T.
-    """
-
-    dependencies: tuple[tuple[float, ...], ...]
-    shown: tuple[int, ...]
-    steps: tuple[StepFacts, ...]
+    dependencies: tuple[tuple[float, ...], ...]  # mu(T)/lambda * W(T), one tuple per source
+    shown: tuple[int, ...]  # positions of the fields shown, those with the strongest dependencies
+    steps: tuple[StepFacts, ...]  # the steps from 0 to T
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -185,61 +126,37 @@ class RefinementFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class RowFacts:
-    """One row explained.
+    """One row explained; prediction, truth and values are in words."""
 
-    Attributes:
-        why: why it was chosen: right, wrong, unsure or random.
-        number: its place among the measured rows, counted from 0.
-        predicted: what was predicted, in words.
-        truth: what is true, in words.
-        values: value of every field.
-        effects: what the prediction gains by knowing each field: log-odds, or the unit of a number.
-        refinement: its dependencies; None for a model without.
-    """
-
-    why: str
-    number: int
+    why: str  # why it was chosen: right, wrong, unsure or random
+    number: int  # its position among the measured rows, counted from 0
     predicted: str
     truth: str
     values: tuple[str, ...]
-    effects: tuple[float, ...]
-    refinement: RefinementFacts | None
+    effects: tuple[float, ...]  # how much each field raises the prediction; log-odds, or the unit of the target
+    refinement: RefinementFacts | None  # its dependencies; None for a model without them
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredFacts:
-    """How good the model is on rows with known targets.
+    """How good the model is on rows with known targets."""
 
-    Attributes:
-        rows: which rows they are, in words.
-        n_rows: their number.
-        n_sampled: how many of them intervals, curves and explanations were taken from.
-        metrics: each with its interval.
-        base_rate: the same metrics of always predicting the base rate.
-        base_of: the rows whose base rate that is, in words.
-        gain: how much lower the loss is than that of the base rate, by rows; None where it was not measured.
-        calibration: predicted against observed, by rising prediction.
-        scores: how predictions are spread in each class.
-        importance: what shuffling a field costs.
-        examples: rows explained.
-    """
-
-    rows: str
-    n_rows: int
-    n_sampled: int
+    rows: str  # which rows were measured, in words
+    n_rows: int  # number of these rows
+    n_sampled: int  # rows sampled for intervals, curves and explanations
     metrics: dict[str, Interval]
-    base_rate: dict[str, float]
-    base_of: str
-    gain: Interval | None
-    calibration: tuple[CalibrationPoint, ...]
+    base_rate: dict[str, float]  # the same metrics if the base rate is always predicted
+    base_of: str  # the rows that have this base rate, in words
+    gain: Interval | None  # how much lower the loss is than that of the base rate; None if not measured
+    calibration: tuple[CalibrationPoint, ...]  # by ascending prediction
     scores: Histogram | None
     importance: ImportanceFacts | None
-    examples: tuple[RowFacts, ...]
+    examples: tuple[RowFacts, ...]  # explained rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class DependencyFacts:
-    """W(0): one tuple a source, in the order of the fields."""
+    """W(0): one tuple per source, in the order of the fields."""
 
     fields: tuple[str, ...]
     matrix: tuple[tuple[float, ...], ...]
@@ -247,16 +164,7 @@ class DependencyFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Everything about a run.
-
-    Attributes:
-        made: date and time.
-        training: what was trained on what.
-        data: the fields.
-        history: the evaluations of the training, in order.
-        measured: how good the model is.
-        dependencies: W(0); None for a model without dependencies.
-    """
+    """All numbers of a report; `dependencies` is None for a model without them."""
 
     made: str
     training: TrainingFacts
@@ -266,28 +174,28 @@ class Report:
     dependencies: DependencyFacts | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for `from_json`."""
+        """Plain values for JSON."""
         return {"format": FORMAT, **asdict(self)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Report:
-        """Read what `to_json` gave.
+        """The report that `to_json` described.
 
         Raises:
-            UserError: for numbers of another format, or altered ones.
+            UserError: if the numbers have another format, or were changed.
         """
         found = values.get("format")
         if found != FORMAT:
-            raise UserError(f"the report has format {found}, and this fielddep reads format {FORMAT}. {AGAIN}")
+            raise UserError(f"the report has format {found}, but this fielddep reads format {FORMAT}. {ADVICE}")
         try:
             report: Report = decode({key: value for key, value in values.items() if key != "format"}, cls, "a report")
         except ConfigError as error:
-            raise UserError(f"the report is incomplete or was changed ({error}). {AGAIN}") from None
+            raise UserError(f"the report is incomplete or was changed ({error}). {ADVICE}") from None
         return report
 
 
 def six_digits(values: Iterable[float]) -> list[float]:
-    """Numbers to store: more digits than a screen can show, and a third of the file.
+    """Numbers with more digits than a screen can show, in a third of the space.
 
     Example:
         >>> six_digits([1 / 3, 1234567.0])

@@ -1,14 +1,14 @@
-"""Intervals: how far a metric may be off by chance, by the bootstrap.
+"""Bootstrap intervals: how far a metric may be off by chance.
 
-The rows are drawn again with replacement many times, and every metric is taken of every resample. The middle 95 % of
-these values, shifted by their mean error, make the interval around the metric.
+The rows are resampled with replacement many times. The middle 95 % of the metric over the resamples, shifted by their
+mean error, is its interval.
 
-The calibration error has no such interval: chance can only raise it, even for a model without any, and a resample has
-the chance of its rows and its own. What is shown instead is how large it would be by chance alone: targets are drawn
-many times from the predicted probabilities, which are then right, and the error of each draw is taken.
+The calibration error has no such interval: chance can only raise it, even for perfect probabilities, and resampling
+adds chance of its own. Shown instead is how large it gets by chance alone: targets are drawn many times from the
+predicted probabilities, which makes these perfect.
 
-Of very many rows a sample is used. Deviations fall with the root of the number of rows, so those of the sample are
-scaled down to what all rows have.
+Very many rows are sampled. Deviations fall with the square root of the number of rows, so those of the sample are
+scaled down to all rows.
 
 Shape legend: R rows, M metrics that are means.
 """
@@ -31,7 +31,7 @@ N_RESAMPLES = 1000
 N_DRAWS = 200
 """Draws of targets for the calibration error by chance."""
 MAX_ROWS = 50_000
-"""Rows at most that are resampled."""
+"""Rows to resample at most, which takes a few seconds."""
 LEVEL = 0.95
 GAIN = "gain"
 CALIBRATION_ERROR = "calibration_error"
@@ -42,21 +42,12 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A metric, and how much of it may be chance.
-
-    Attributes:
-        value: the metric.
-        low: lower end of the interval that holds its true value with a probability of about 95 %; None for the
-            calibration error.
-        high: upper end of it.
-        by_chance: what a model without any calibration error stays below on these rows with a probability of 95 %;
-            None for other metrics.
-    """
+    """A metric, and how much of it may be chance: its 95 % interval, or `by_chance` for the calibration error."""
 
     value: float
     low: float | None = None
     high: float | None = None
-    by_chance: float | None = None
+    by_chance: float | None = None  # what perfect probabilities exceed on these rows in 5 % of cases
 
 
 def bootstrap_intervals(
@@ -68,25 +59,25 @@ def bootstrap_intervals(
     n_resamples: int = N_RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """Intervals of the metrics that `Metrics` knows, by the names it has.
+    """Intervals of all metrics by name.
 
     Args:
-        scored: rows with their targets; at most `MAX_ROWS` keep the time to a few seconds.
-        values: metrics of all rows, where the given rows are a sample of them.
-        base_C: outputs that are the same for every row, to compare with.
-        n_rows: number of all rows; default: those given.
+        scored: rows with targets, at most `MAX_ROWS`.
+        values: metrics of all rows, if the given rows are a sample.
+        base_C: constant logits to compare with.
+        n_rows: number of all rows; by default of those given.
         n_resamples: resamples to draw.
         seed: seed of the resamples.
 
     Returns:
-        One interval a metric; a metric that these rows do not have, such as the AUC of one class, is absent. With
-        `base_C` also `GAIN`, how much lower the loss is than that of `base_C`, row by row: much of the chance in the
-        rows is in both and cancels out.
+        One interval per metric, without metrics that are undefined on these rows, such as the AUC of a single class.
+        With `base_C` also `GAIN`: how much lower the loss is than that of `base_C`. It is compared row by row, so
+        chance that affects both cancels out.
 
     Raises:
-        SchemaError: when the targets are not known.
+        SchemaError: if the targets are unknown.
     """
-    scored.truth()  # refuses rows without targets
+    scored.truth()  # raises an error without targets
     if not len(scored):
         return {}
     rows = _Losses.of(scored, base_C)
@@ -116,7 +107,7 @@ def _interval(name: str, value: float, resampled: Floats, shrink: float) -> Inte
 
 
 def _resamples(n_rows: int, n_resamples: int, seed: int) -> Iterator[Counts]:
-    """How often each row was drawn, one resample at a time, so that memory does not grow with their number."""
+    """How often each row was drawn, one resample at a time."""
     rng = np.random.default_rng(seed)
     for _ in range(n_resamples):
         yield np.bincount(rng.integers(0, n_rows, n_rows), minlength=n_rows)
@@ -124,13 +115,9 @@ def _resamples(n_rows: int, n_resamples: int, seed: int) -> Iterator[Counts]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Losses:
-    """What all metrics are taken from; rows of a binary target by rising score.
+    """What metrics are computed from: `losses_RM` for means, `ranked` for the AUC and calibration of two classes.
 
-    Attributes:
-        names: metrics that are means.
-        losses_RM: what they are the mean of.
-        weight_R: sample weights.
-        ranked: what AUC and calibration need, of a binary target.
+    Rows of a binary target are sorted by ascending score.
     """
 
     names: tuple[str, ...]
@@ -143,7 +130,7 @@ class _Losses:
         columns = _mean_metrics(scored)
         if base_C is not None:
             base_RC = base_C.to(scored.logits_RC).expand(len(scored), -1)
-            loss = next(iter(columns))  # the first of them is the loss
+            loss = next(iter(columns))  # the loss comes first
             columns[GAIN] = _mean_metrics(replace(scored, logits_RC=base_RC))[loss] - columns[loss]
         losses_RM = np.stack([column.double().numpy() for column in columns.values()], axis=1)
         weight_R = scored.weights()
@@ -154,7 +141,7 @@ class _Losses:
         return cls(names=tuple(columns), losses_RM=losses_RM[order_R], weight_R=weight_R[order_R], ranked=ranked)
 
     def metrics(self, counts_R: Counts) -> dict[str, float]:
-        """Metrics of a resample in which each row stands so many times."""
+        """Metrics of a resample that has each row this many times."""
         weight_R = self.weight_R * counts_R
         total = float(weight_R.sum())
         if total == 0:
@@ -165,14 +152,7 @@ class _Losses:
 
 @dataclass(frozen=True, kw_only=True)
 class _Ranked:
-    """Rows of a binary target by rising score.
-
-    Attributes:
-        label_R: whether a row is of the positive class.
-        probability_R: predicted probability of that class.
-        tie_starts: first row of every different score.
-        bin_starts: first row of every bin of the calibration error.
-    """
+    """Rows of a binary target by ascending score, with the first row of every different score and of every bin."""
 
     label_R: npt.NDArray[np.bool_]
     probability_R: Floats
@@ -192,17 +172,17 @@ class _Ranked:
         )
 
     def calibration_error(self, weight_R: Floats, label_R: npt.NDArray[np.bool_] | None = None) -> float:
-        """Calibration error of weighted rows, with their own labels or others."""
+        """Calibration error of weighted rows, with their own labels or with others."""
         gap_R = self.probability_R - (self.label_R if label_R is None else label_R)
         return float(np.abs(np.add.reduceat(weight_R * gap_R, self.bin_starts)).sum() / weight_R.sum())
 
     def errors_by_chance(self, weight_R: Floats, rng: np.random.Generator) -> Floats:
-        """Calibration errors with labels that are drawn from the predicted probabilities."""
+        """Calibration errors with labels drawn from the predicted probabilities."""
         draws = (rng.random(len(weight_R)) < self.probability_R for _ in range(N_DRAWS))
         return np.array([self.calibration_error(weight_R, label_R) for label_R in draws])
 
     def areas(self, weight_R: Floats) -> dict[str, float]:
-        """AUC of weighted rows, where both classes are there."""
+        """AUC of weighted rows, if there are both classes."""
         positive_R = weight_R * self.label_R
         positive, negative = (np.add.reduceat(w, self.tie_starts) for w in (positive_R, weight_R - positive_R))
         pairs = float(positive.sum()) * float(negative.sum())
@@ -214,7 +194,7 @@ class _Ranked:
 
 
 def _mean_metrics(scored: ScoredRows) -> dict[str, torch.Tensor]:
-    """Metrics that are means over rows, as one number a row; the first is the loss."""
+    """Metrics that are means over rows, as one number per row; the loss comes first."""
     assert scored.target_R is not None
     target, logits_RC, target_R = scored.target, scored.logits_RC, torch.from_numpy(scored.target_R)
     losses_R = row_losses(logits_RC, target_R, target.task)

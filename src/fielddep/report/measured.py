@@ -1,4 +1,4 @@
-"""How good a model is on rows with known targets, and rows worth a look: the third part of a report."""
+"""How good a model is on rows with known targets, and a few of them explained: the third part of a report."""
 
 from __future__ import annotations
 
@@ -29,52 +29,37 @@ from fielddep.report.intervals import GAIN, bootstrap_intervals
 from fielddep.wording import amount, percent
 
 MAX_SHOWN = 16
-"""Fields at most in the heat maps of a row; with more, those of the strongest dependencies."""
+"""Fields in the heat maps of a row at most; of more, those with the strongest dependencies."""
 RIGHT, WRONG, UNSURE, RANDOM = "right", "wrong", "unsure", "random"
 
 Choice = tuple[str, int]
 """Why a row was chosen, and its position."""
 
 
-def explained_rows(
-    bundle: Bundle,
-    rows: EncodedRows,
-    scored: ScoredRows,
-    numbers: npt.NDArray[np.int64],
-    *,
-    seed: int = 0,
+def _explained_rows(
+    bundle: Bundle, rows: EncodedRows, scored: ScoredRows, numbers: npt.NDArray[np.int64]
 ) -> tuple[RowFacts, ...]:
-    """Choose a handful of rows and explain them.
-
-    Args:
-        bundle: any model; dependencies are shown for one that learned them.
-        rows: rows with targets.
-        scored: their predictions.
-        numbers: what the rows are called, counted from 0.
-        seed: seed of the row drawn at random.
-    """
-    chosen = choose_rows(scored, seed=seed)
+    """Choose a few rows and explain them; `numbers` are their row numbers."""
+    chosen = choose_rows(scored)
     table = rows.take(np.array([row for _, row in chosen], dtype=np.int64))
     effects = hide_fields(bundle, table)
     found = explain_rows(bundle, table) if learns_dependencies(bundle) else None
-    explained = []
-    for at, (why, row) in enumerate(chosen):
-        explained.append(
-            RowFacts(
-                why=why,
-                number=int(numbers[row]),
-                predicted=_predicted(scored, row),
-                truth=_label(scored, float(scored.truth()[row])),
-                values=tuple(map(str, effects.values.row(at))),
-                effects=tuple(effects.plotted_RF[at].tolist()),
-                refinement=None if found is None else _refinement(found, at),
-            )
+    return tuple(
+        RowFacts(
+            why=why,
+            number=int(numbers[row]),
+            predicted=_predicted(scored, row),
+            truth=_label(scored, float(scored.truth()[row])),
+            values=tuple(map(str, effects.values.row(at))),
+            effects=tuple(effects.plotted_RF[at].tolist()),
+            refinement=None if found is None else _refinement(found, at),
         )
-    return tuple(explained)
+        for at, (why, row) in enumerate(chosen)
+    )
 
 
 def _refinement(found: Explanation, row: int) -> RefinementFacts:
-    """Of the last step all dependencies, of the others those between the fields that are shown."""
+    """All dependencies of the last step, and those between the fields shown for every step."""
     refined = found.refined(row)
     shown = refined.strongest_fields(MAX_SHOWN)
     steps = [
@@ -89,18 +74,17 @@ def _refinement(found: Explanation, row: int) -> RefinementFacts:
 
 
 def _lines(table: FieldDependencies) -> tuple[tuple[float, ...], ...]:
-    """One tuple a source, without the digits that are noise of float32."""
+    """One tuple per source, without digits that are noise of float32."""
     return tuple(tuple(six_digits(line)) for line in table.matrix_FF.tolist())
 
 
 def choose_rows(scored: ScoredRows, *, seed: int = 0) -> list[Choice]:
-    """Positions of up to five different rows: two surely right, two surely wrong, one at random.
+    """Positions of up to five different rows: two clearly right, two clearly wrong, one at random.
 
-    Of two classes, the row of each class with the best and with the worst probability. Right is a row that the model
-    gives its own class more probability than its share of the rows, as a rare class would never reach 1/2; where the
-    worst row is right too, it is an unsure one. Of more classes, the surest of the right and of the wrong predictions,
-    of different classes where there are any. Of numbers, predictions far from the mean that came true, and the worst
-    errors.
+    Two classes: the rows of each class with the best and the worst probability. A prediction is right if it gives the
+    true class more probability than its share of the rows, because a rare class may never reach 1/2. If even the worst
+    row is right, it is called unsure. More classes: the most confident right and wrong predictions, for different
+    classes if possible. Numbers: good predictions far from the mean, and the worst errors.
     """
     candidates = {"binary": _of_two, "multiclass": _of_many, "regression": _of_numbers}[scored.target.task](scored)
     order = np.random.default_rng(seed).permutation(len(scored)).tolist()
@@ -116,7 +100,7 @@ def _of_two(scored: ScoredRows) -> list[Choice]:
     positive_R, truth_R = scored.predictions()[:, 1], scored.truth() > 0.5
     found: list[Choice] = []
     for own_R, meant_R in ((positive_R, truth_R), (1 - positive_R, ~truth_R)):
-        share = 0.5 if meant_R.all() else meant_R.mean()  # all rows are no share to compare with
+        share = 0.5 if meant_R.all() else meant_R.mean()  # a share of 1 could not be exceeded
         for best, worst in zip(_highest(own_R, meant_R), _highest(-own_R, meant_R), strict=True):
             if best != worst and own_R[best] > share:
                 found.append((RIGHT, best))
@@ -151,7 +135,7 @@ def _of_numbers(scored: ScoredRows) -> list[Choice]:
 
 
 def _highest(values_R: Floats, meant_R: npt.NDArray[np.bool_]) -> list[int]:
-    """The first position of the largest value of those meant; none where none is."""
+    """The first position of the largest value among the rows meant; empty if there are none."""
     return [int(np.where(meant_R, values_R, -np.inf).argmax())] if meant_R.any() else []
 
 
@@ -170,10 +154,10 @@ def _label(scored: ScoredRows, value: float) -> str:
 IMPORTANCE_ROWS = 10_000
 IMPORTANCE_REPEATS = 3
 IMPORTANCE_PREDICTIONS = 300_000
-"""Rows that are predicted at most for the importance of all fields together."""
+"""Predictions for the importance of all fields together, at most."""
 MIN_IMPORTANCE_ROWS = 500
 FEW_CLASSES = 6
-"""Classes up to which each has a histogram of its own."""
+"""Up to this many classes, each has a histogram of its own."""
 
 
 def measured_facts(
@@ -184,25 +168,22 @@ def measured_facts(
     metrics: Mapping[str, float],
     base_rate: Mapping[str, float],
     base_of: str,
-    base_C: torch.Tensor | None = None,
-    seed: int = 0,
+    base_C: torch.Tensor,
 ) -> MeasuredFacts:
     """Metrics with intervals, curves, importance and explained rows.
 
     Args:
         bundle: any model.
-        sample: rows with targets, or a sample of them; not empty.
+        sample: rows with targets, not empty.
         rows: which rows these are, in words.
-        metrics: metrics of all of them.
-        base_rate: the same of always predicting the base rate.
-        base_of: the rows whose base rate that is, in words.
-        base_C: output of the model that always predicts it.
-        seed: seed of resamples and shuffles.
+        metrics: metrics of all rows, not only of the sample.
+        base_rate: the same metrics if the base rate is always predicted.
+        base_of: the rows that have this base rate, in words.
+        base_C: logits that predict the base rate.
     """
-    table = sample.table
-    assert table is not None
+    table = sample.rows
     scored = score_rows(bundle, table)
-    intervals = bootstrap_intervals(scored, values=metrics, base_C=base_C, n_rows=sample.n_seen, seed=seed)
+    intervals = bootstrap_intervals(scored, values=metrics, base_C=base_C, n_rows=sample.n_seen)
     gain = intervals.pop(GAIN, None)
     return MeasuredFacts(
         rows=rows,
@@ -214,8 +195,8 @@ def measured_facts(
         gain=gain,
         calibration=_calibration(scored),
         scores=_histogram(scored),
-        importance=_importance(bundle, table, seed),
-        examples=explained_rows(bundle, table, scored, sample.numbers),
+        importance=_importance(bundle, table),
+        examples=_explained_rows(bundle, table, scored, sample.numbers),
     )
 
 
@@ -227,14 +208,14 @@ def _calibration(scored: ScoredRows) -> tuple[CalibrationPoint, ...]:
 
 
 def _histogram(scored: ScoredRows) -> Histogram | None:
-    """How predictions are spread: by class, or next to the true numbers."""
+    """Distribution of predictions: by class, or next to the true numbers."""
     if not scored.weights().sum() > 0:
         return None
     return _number_histogram(scored) if scored.target.task == "regression" else _score_histogram(scored)
 
 
 def _score_histogram(scored: ScoredRows) -> Histogram:
-    """Probabilities by class, or of all classes together where there are many."""
+    """Probabilities by class, or of all classes together if there are many."""
     spread = score_distribution(scored)
     if len(spread.classes) <= FEW_CLASSES:
         names, share_CN = [str(label) for label in spread.classes], spread.share_CN
@@ -246,7 +227,7 @@ def _score_histogram(scored: ScoredRows) -> Histogram:
 
 
 def _number_histogram(scored: ScoredRows) -> Histogram:
-    """Predicted and true numbers in the same bins, without the outermost hundredth."""
+    """Predicted and true numbers in the same bins, without the outermost 1 %."""
     groups = {"true values": scored.truth(), "predicted values": scored.predictions()}
     low, high = np.quantile(np.concatenate(list(groups.values())), [0.005, 0.995])
     edges = np.linspace(low, high if high > low else low + 1, n_score_bins(len(scored)) + 1)
@@ -258,14 +239,12 @@ def _number_histogram(scored: ScoredRows) -> Histogram:
     return Histogram(edges=tuple(edges.tolist()), shares=shares)
 
 
-def _importance(bundle: Bundle, table: EncodedRows, seed: int) -> ImportanceFacts | None:
-    n_fields = len(bundle.encoder.field_encoders)
-    n_rows = IMPORTANCE_PREDICTIONS // (IMPORTANCE_REPEATS * n_fields)
-    n_rows = min(IMPORTANCE_ROWS, max(MIN_IMPORTANCE_ROWS, n_rows))
-    rows = sample_rows([table], n_rows, seed=seed).table
-    if rows is None or (rows.weight_R is not None and not rows.weight_R.sum() > 0):
+def _importance(bundle: Bundle, table: EncodedRows) -> ImportanceFacts | None:
+    n_rows = IMPORTANCE_PREDICTIONS // (IMPORTANCE_REPEATS * len(bundle.encoder.field_encoders))
+    rows = sample_rows([table], min(IMPORTANCE_ROWS, max(MIN_IMPORTANCE_ROWS, n_rows))).rows
+    if rows.weight_R is not None and not rows.weight_R.sum() > 0:
         return None
-    found = permutation_importance(bundle, rows, n_repeats=IMPORTANCE_REPEATS, seed=seed)
+    found = permutation_importance(bundle, rows, n_repeats=IMPORTANCE_REPEATS)
     metric = found.metrics[0]
     numbers = zip(found.names, found.mean_F(metric).tolist(), found.std_F(metric).tolist(), strict=True)
     return ImportanceFacts(

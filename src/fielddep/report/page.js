@@ -1,11 +1,11 @@
-// Draws the figures of the page: in the colours of its theme, as wide as there is room, and again when either changes.
+// Draws the figures of the page in the colours of the theme and as wide as the window allows. Both may change.
 (() => {
   "use strict";
 
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const options = { displayModeBar: false, responsive: false, scrollZoom: false, doubleClick: false };
 
-  // As a colour, "@up" is --up of the style sheet, "@up/0.1" the same, nearly transparent. A name stays as it is.
+  // The colour "@up" is --up of the style sheet, and "@up/0.1" the same with an opacity. Other texts stay unchanged.
   function themed(value, style, key) {
     if (typeof value === "string" && value.startsWith("@") && /color(scale)?$/.test(key)) {
       const [name, opacity] = value.slice(1).split("/");
@@ -21,12 +21,12 @@
     return value;
   }
 
-  // What Plotly shows of an escaped text.
+  // An escaped text as Plotly shows it.
   function shown(text) {
     return text.replace(/&(lt|gt|amp);/g, (_, name) => ({ lt: "<", gt: ">", amp: "&" })[name]);
   }
 
-  // Square cells: as large as the width allows, with labels of the largest size that fits, or none.
+  // Square cells as large as the width allows, with the largest labels that fit, or none.
   function fitCells(layout, figure, width) {
     const n = figure.cells;
     const longest = (axis) => Math.max(...figure.layout[axis].ticktext.map((text) => shown(text).length));
@@ -51,7 +51,7 @@
     }
   }
 
-  // Room on the right for labels at the ends of lines.
+  // Makes room on the right for the labels at the ends of lines.
   function fitLabels(layout) {
     const pen = document.createElement("canvas").getContext("2d");
     const widths = layout.annotations.map(({ ax, font, text }) => {
@@ -61,7 +61,7 @@
     layout.margin.r = Math.ceil(Math.max(...widths)) + 4;
   }
 
-  // Of a figure with steps, the one that its control asks for; paper shows the last.
+  // Shows the step that the slider selects; paper shows the last step.
   function takeStep(data, figure, place) {
     const control = place.parentElement.querySelector("input");
     const printing = "printing" in document.documentElement.dataset;
@@ -71,7 +71,7 @@
     place.parentElement.querySelector("output").textContent = title;
   }
 
-  // The figures of the page, or of a part of it. What is folded is drawn when it is unfolded.
+  // Draws the figures of the page, or of a part of it. Folded figures are drawn when they are unfolded.
   function draw(part = document) {
     const style = getComputedStyle(document.documentElement);
     for (const [name, figure] of Object.entries(figures)) {
@@ -102,7 +102,7 @@
     control.addEventListener("input", () => draw(control.closest("figure")));
   }
 
-  // Paper is white and narrow: the light theme, and all unfolded but the long tables of rows.
+  // Paper uses the light theme, with everything unfolded but the long tables of rows.
   let folded = [];
   window.addEventListener("beforeprint", () => {
     document.documentElement.dataset.printing = "";

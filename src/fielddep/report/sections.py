@@ -1,35 +1,43 @@
-"""Sections of the page on the run, its data, how good the model is, and how to use it."""
+"""Sections of the page on how good the model is, on dependencies between fields and on single rows."""
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Sequence
-from datetime import datetime
+
+import numpy as np
 
 from fielddep.config.metrics import METRICS, in_order
+from fielddep.explain.dependencies import Dependency, FieldDependencies
 from fielddep.report.facts import (
     CalibrationPoint,
-    DataFacts,
-    FieldFacts,
+    DependencyFacts,
     Histogram,
     ImportanceFacts,
     MeasuredFacts,
+    RefinementFacts,
     Report,
-    Setting,
+    RowFacts,
+    StepFacts,
 )
 from fielddep.report.figures import (
     MAX_BARS,
-    Plots,
+    SERIES,
     calibration_figure,
+    heat_figure,
     importance_figure,
     learning_figure,
     scores_figure,
+    steps_figure,
+    weights_figure,
 )
+from fielddep.report.intervals import N_RESAMPLES
 from fielddep.report.markup import (
     Html,
+    Plots,
     bullets,
-    facts,
+    captioned,
+    colour_scale,
+    empty_tag,
     interval_text,
     join,
     metric_text,
@@ -37,205 +45,58 @@ from fielddep.report.markup import (
     tag,
 )
 from fielddep.training.checkpoint import Evaluation
-from fielddep.wording import count, duration, percent, shorten
-
-MAX_CLASSES = 8
-MAX_FIELDS = 25
-"""Fields that are shown at once; more are unfolded on demand."""
-MAX_SETTING, MAX_VALUE = 80, 24
-"""Characters of a setting and of a value."""
-PARTS = ("train", "validation", "test")
-
-
-def head(report: Report) -> Html:
-    """Title, one sentence, and the metrics in large print."""
-    training, measured = report.training, report.measured
-    what = f"{training.model.upper()} trained on {training.source}"
-    size = f"{count(len(report.data.fields), 'field')}, {count(training.n_rows, 'row')}"
-    cards = [
-        tag(
-            "div",
-            tag("span", METRICS[name].title, class_="name"),
-            tag("strong", metric_text(found.value)),
-            tag("span", interval_text(found), class_="range"),
-            class_="card",
-        )
-        for name, found in list(in_order(measured.metrics).items())[:3]
-    ]
-    return tag(
-        "header",
-        tag("p", f"Report on {training.run}", class_="eyebrow"),
-        tag("h1", "Predicting ", tag("em", training.target)),
-        tag("p", f"{what}: {size}.", class_="lead"),
-        tag("div", *cards, class_="cards"),
-        tag(
-            "p",
-            f"Measured on {measured.n_rows:,} {measured.rows}. Below each number: its 95 % interval.",
-            class_="note",
-        ),
-    )
-
-
-def training_section(report: Report) -> Html:
-    """What was trained on what."""
-    training, history = report.training, report.history
-    sizes = ", ".join(f"{training.parts[part]:,} {part}" for part in PARTS if part in training.parts)
-    entries = [
-        ("Table", f"{training.source}, {count(training.n_rows, 'row')}"),
-        ("Split", f"{sizes}; {training.split}" if sizes else training.split),
-        ("Target", _target(report)),
-        ("Fields", ", ".join(field.name for field in report.data.fields)),
-    ]
-    if training.crosses:
-        entries.append(("Crosses", f"{', '.join(training.crosses)}: an id for each combination of values"))
-    entries.append(("Model", f"{training.model}, {training.n_parameters:,} parameters for {training.n_ids:,} ids"))
-    if history:
-        kept = next((e for e in reversed(history) if e.best), history[-1])
-        entries.append(
-            (
-                "Training",
-                f"{duration(history[-1].seconds)}, {history[-1].epoch:.3g} epochs at "
-                f"{history[-1].rows_per_s:,.0f} rows/s; the parameters after {kept.epoch:.3g} epochs were kept",
-            )
-        )
-    entries += [
-        ("Made with", ", ".join(f"{name} {version}" for name, version in training.versions)),
-        ("Command", training.command),
-        ("Written", datetime.fromisoformat(report.made).strftime("%d %B %Y, %H:%M")),
-    ]
-    return join([facts(entries), _settings(training.changed, training.decided)])
-
-
-def data_section(data: DataFacts, *, target: str, rows: str) -> Html:
-    """Every field in a line, after what a reader should look at first."""
-    odd = [(name, f" alone determines {target}. Was it recorded after the fact?") for name in data.leaks]
-    odd += [(name, f" was skipped: {reason}") for name, reason in data.skipped]
-    odd += [(name, f": {text}" if name else text) for name, text in data.warnings]
-    lines = [join([tag("b", name), text]) if name else text for name, text in odd]
-    notice = bullets(lines, name="warnings") if lines else tag("p", "No problems were found.", class_="fine")
-    shown, more = data.fields[:MAX_FIELDS], data.fields[MAX_FIELDS:]
-    parts = [notice, _field_table(shown, rows)]
-    if more:
-        parts.append(tag("details", tag("summary", f"{len(more)} more fields"), _field_table(more, rows)))
-    return join(parts)
-
-
-def loading_section(report: Report) -> Html:
-    """Code and commands that use the model."""
-    run = shlex.quote(report.training.run)
-    commands = [
-        f"fielddep predict {run} new-rows.csv --out predictions.csv",
-        f"fielddep evaluate {run} rows-with-target.csv",
-        f"fielddep explain {run} new-rows.csv --rows 0 --out explanation",
-    ]
-    return join(
-        [
-            tag("pre", tag("code", loading_code(report), class_="python")),
-            tag("p", "The same from the command line, for a table of any size:"),
-            tag("pre", tag("code", "\n".join(commands), class_="shell")),
-        ]
-    )
-
-
-def loading_code(report: Report) -> str:
-    """A program that loads the model and predicts one row of frequent values."""
-    cells = "".join(f"    {_literal(f.name)}: [{_literal(f.example)}],\n" for f in report.data.fields)
-    return (
-        "import polars as pl\n"
-        "from fielddep import Predictor\n\n"
-        f"predictor = Predictor({_literal(report.training.run + '/bundle')})\n"
-        "rows = pl.DataFrame({\n"
-        f"{cells}"
-        "})\n"
-        "print(predictor.predict(rows))\n"
-    )
-
-
-def _literal(value: str | None) -> str:
-    """Python for a text, in double quotes."""
-    return "None" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def _target(report: Report) -> str:
-    training = report.training
-    if not training.classes:
-        return f"{training.target}, a number"
-    shown = ", ".join(training.classes[:MAX_CLASSES])
-    more = f" and {len(training.classes) - MAX_CLASSES} more" if len(training.classes) > MAX_CLASSES else ""
-    positive = f"; {training.classes[-1]} is the positive class" if training.task == "binary" else ""
-    return f"{training.target}, {len(training.classes)} classes: {shown}{more}{positive}"
-
-
-def _settings(changed: Sequence[Setting], decided: Sequence[Setting]) -> Html:
-    parts = []
-    if changed:
-        rows = [[s.path, shorten(s.value, MAX_SETTING), s.default] for s in changed]
-        parts += [tag("h3", "Settings changed from their defaults"), table(["setting", "value", "default"], rows)]
-    if decided:
-        rows = [[s.path, shorten(s.value, MAX_SETTING)] for s in decided]
-        found = table(["setting", "value"], rows)
-        parts.append(tag("details", tag("summary", f"{count(len(decided), 'setting')} chosen from the data"), found))
-    return join(parts)
-
-
-def _field_table(fields: Sequence[FieldFacts], rows: str) -> Html:
-    header = ["field", "values", "missing", "rare", f"rare or unseen in {rows}", "most frequent"]
-    lines = [
-        [
-            join([tag("b", field.name), tag("small", field.kind)]),
-            "" if field.n_values is None else f"{field.n_values:,}",
-            _share(field.missing),
-            _share(field.rare),
-            _share(field.unknown),
-            ", ".join(f"{shorten(value, MAX_VALUE)} ({_share(part)})" for value, part in field.frequent),
-        ]
-        for field in fields
-    ]
-    return table(header, lines, numbers=(1, 2, 3, 4), name="fields")
-
+from fielddep.wording import count, percent, shorten
 
 CALIBRATION = {
     "binary": (
-        "Rows are grouped by their predicted probability. On the dashed line, what is given 30 % happens in 30 % of "
-        "cases; above the line it happens more often than predicted, below it less often."
+        "Rows are grouped by their predicted probability. On the dashed line, predictions of 30 % come true 30 % of "
+        "the time. Above the line, the positive class is more frequent than predicted; below it, less frequent."
     ),
     "multiclass": (
-        "Rows are grouped by the probability of their likeliest class. On the dashed line, a class given 80 % is right "
-        "in 80 % of cases; below it the model is overconfident."
+        "Rows are grouped by the probability of their likeliest class. On the dashed line, predictions of 80 % are "
+        "right 80 % of the time. Below the line, the model is overconfident."
     ),
     "regression": (
-        "Rows are grouped by their prediction; each point is the mean of a group. On the dashed line, predictions are "
-        "right on average."
+        "Rows are grouped by their prediction, and each point is the mean of a group. On the dashed line, predictions "
+        "are right on average."
     ),
 }
 SCORES = {
     "binary": (
-        "How the predicted probabilities of each class are spread. The less the two outlines overlap, the better the "
-        "model tells the classes apart."
+        "The predicted probabilities in each class. The less the two outlines overlap, the better the model tells the "
+        "classes apart."
     ),
-    "multiclass": (
-        "How much probability the model gave to the class that a row turned out to be. The further to the right, the "
-        "better."
-    ),
+    "multiclass": "The probability that the model gave to the true class. Further right is better.",
     "regression": (
-        "True and predicted values side by side. Predictions are usually closer to the mean than the truth, the more "
-        "so the less the fields say about the target."
+        "True and predicted values. Predictions usually lie closer to the mean than the truth, especially if the "
+        "fields say little about the target."
     ),
 }
+VERDICTS = {"right": "Most right", "wrong": "Most wrong", "unsure": "Barely right", "random": "Drawn at random"}
+MAX_CELLS = 60
+"""Fields in the large heat map at most; of more, those with the strongest dependencies."""
+MAX_SIDE_BY_SIDE = 12
+"""Up to this many fields, the large heat map has room for a table next to it."""
+N_STRONGEST = 10
+MAX_LINES = 12
+"""Fields of a row that are shown at first; the others can be unfolded."""
+MAX_NAME, MAX_VALUE = 24, 60
+"""Characters of a field name and of a value."""
 
 
 def metrics_section(measured: MeasuredFacts) -> Html:
     """Every metric with its interval, next to the base rate."""
+    metrics = in_order(measured.metrics)
     rows = [
         [
             join([tag("b", METRICS[name].title), tag("small", f"{METRICS[name].better} is better")]),
             join([metric_text(found.value), tag("small", interval_text(found))]),
             metric_text(measured.base_rate[name]) if name in measured.base_rate else "-",
         ]
-        for name, found in in_order(measured.metrics).items()
+        for name, found in metrics.items()
     ]
     header = ["metric", "this model and its 95 % interval", "base rate"]
-    meanings = [join([tag("b", METRICS[n].title), f": {METRICS[n].meaning}"]) for n in in_order(measured.metrics)]
+    meanings = [join([tag("b", METRICS[name].title), f": {METRICS[name].meaning}"]) for name in metrics]
     return join(
         [
             tag("p", _verdict(measured)),
@@ -246,70 +107,27 @@ def metrics_section(measured: MeasuredFacts) -> Html:
     )
 
 
-def learning_section(history: Sequence[Evaluation], loss: str, plots: Plots) -> Html:
-    """Loss over the training."""
-    title = METRICS[loss].title
-    figure = plots.add("learning", learning_figure(history, title), f"{title} of training and validation rows")
-    caption = (
-        "Lower is better. Where the validation line rises while the training line still falls, the model memorises its "
-        "training rows. The parameters kept are those at the dot, where the validation loss is lowest."
-    )
-    return _captioned(figure, caption)
-
-
-def calibration_section(points: Sequence[CalibrationPoint], task: str, plots: Plots) -> Html:
-    """Predicted against observed."""
-    figure = plots.add("calibration", calibration_figure(points, task=task), "predicted against observed")
-    return _captioned(figure, f"{CALIBRATION[task]} Bars are 95 % intervals.")
-
-
-def scores_section(histogram: Histogram, task: str, plots: Plots) -> Html:
-    """How predictions are spread."""
-    figure = plots.add("scores", scores_figure(histogram, task=task), "distribution of predictions")
-    return _captioned(figure, SCORES[task])
-
-
-def importance_section(facts: ImportanceFacts, plots: Plots) -> Html:
-    """What shuffling each field costs."""
-    title = METRICS[facts.metric].title
-    caption = (
-        f"How much the {title} rises when the values of one field are shuffled among the rows and so say nothing. A "
-        "long bar means that the model relies on the field; a bar near zero, that it could do without, or that other "
-        f"fields say the same. Mean of {facts.n_repeats} shuffles of {count(facts.n_rows, 'row')}; thin lines show one "
-        "standard deviation."
-    )
-    if len(facts.fields) > MAX_BARS:
-        caption += f" The {MAX_BARS} most important of {len(facts.fields)} fields are shown."
-    figure = plots.add("importance", importance_figure(facts), f"rise in {title} by field")
-    return _captioned(figure, caption)
-
-
-def _captioned(figure: Html, caption: str) -> Html:
-    return tag("figure", figure, tag("figcaption", caption))
-
-
 def _verdict(measured: MeasuredFacts) -> str:
     """How the loss compares with that of the base rate."""
     name = next(iter(in_order(measured.metrics)), None)
     if name is None or not measured.base_rate.get(name):
         return ""
-    found, base, gain = measured.metrics[name], measured.base_rate[name], measured.gain
-    title, change = METRICS[name].title, 1 - found.value / base
+    value, base, gain = measured.metrics[name].value, measured.base_rate[name], measured.gain
+    title = METRICS[name].title
     if gain is not None and gain.low is not None and gain.high is not None and gain.low <= 0 <= gain.high:
         return (
-            f"The {title} may be no better than that of always predicting the base rate, {metric_text(base)}: on other "
-            f"rows like these it could be between {metric_text(gain.high)} lower and {metric_text(-gain.low)} higher. "
-            "It takes more rows to tell, or fields that say more about the target."
+            f"The {title} may be no better than that of always predicting the base rate, {metric_text(base)}: on "
+            f"similar rows it could be between {metric_text(gain.high)} lower and {metric_text(-gain.low)} higher. "
+            "More rows would give a clearer answer; fields that say more about the target would help the model."
         )
-    if found.value > base:
-        return f"The {title} is worse than that of always predicting the base rate, {metric_text(base)}."
-    return f"The {title} is {percent(change)} below that of always predicting the base rate, {metric_text(base)}."
+    change = "worse" if value > base else f"{percent(1 - value / base)} lower"
+    return f"The {title} is {change} than that of always predicting the base rate, {metric_text(base)}."
 
 
 def _origin(measured: MeasuredFacts) -> str:
     text = (
         f"Measured on {measured.n_rows:,} {measured.rows}. The base rate is that of the {measured.base_of}. Intervals "
-        "come from 1,000 bootstrap resamples of the rows; they do not cover the randomness of training."
+        f"come from {N_RESAMPLES:,} bootstrap resamples of the rows; they do not cover the randomness of training."
     )
     if measured.n_sampled < measured.n_rows:
         text += (
@@ -318,12 +136,209 @@ def _origin(measured: MeasuredFacts) -> str:
         )
     if measured.rows == "validation rows":
         text += (
-            " Validation rows also decided when to stop, so expect slightly worse results on new rows. Hold out test "
-            "rows (split.test) to measure them."
+            " Validation rows also decided when to stop training, so expect slightly worse results on new rows. Hold "
+            "out test rows (split.test) to measure them."
         )
     return text
 
 
-def _share(value: float) -> str:
-    """A share in a table; nothing at all is a dash, and no line is broken inside of it."""
-    return percent(value).replace(" ", "\u00a0") if value else "-"
+def learning_section(history: Sequence[Evaluation], loss: str, plots: Plots) -> Html:
+    """Loss during training."""
+    title = METRICS[loss].title
+    figure = plots.add("learning", learning_figure(history, title), f"{title} of training and validation rows")
+    caption = (
+        "Lower is better. If the validation line rises while the training line still falls, the model memorises its "
+        "training rows. The dot marks the parameters that were kept, where the validation loss is lowest."
+    )
+    return captioned(figure, caption)
+
+
+def calibration_section(points: Sequence[CalibrationPoint], task: str, plots: Plots) -> Html:
+    """Predicted against observed."""
+    figure = plots.add("calibration", calibration_figure(points, task=task), "predicted against observed")
+    return captioned(figure, f"{CALIBRATION[task]} Bars are 95 % intervals.")
+
+
+def scores_section(histogram: Histogram, task: str, plots: Plots) -> Html:
+    """Distribution of the predictions."""
+    return captioned(
+        plots.add("scores", scores_figure(histogram, task=task), "distribution of predictions"), SCORES[task]
+    )
+
+
+def importance_section(facts: ImportanceFacts, plots: Plots) -> Html:
+    """What shuffling each field costs."""
+    title = METRICS[facts.metric].title
+    caption = (
+        f"How much the {title} rises when the values of one field are shuffled among the rows and so lose their "
+        "meaning. The model relies on fields with long bars. A field with a bar near zero says little, or only what "
+        f"other fields say too. Mean of {facts.n_repeats} shuffles of {count(facts.n_rows, 'row')}; thin lines show "
+        "one standard deviation."
+    )
+    if len(facts.fields) > MAX_BARS:
+        caption += f" The {MAX_BARS} most important of {len(facts.fields)} fields are shown."
+    return captioned(plots.add("importance", importance_figure(facts), f"rise in {title} by field"), caption)
+
+
+def dependency_section(facts: DependencyFacts, plots: Plots) -> Html:
+    """W(0) as a heat map, and its strongest entries."""
+    model = FieldDependencies(fields=facts.fields, matrix_FF=np.array(facts.matrix))
+    shown = model.part(model.strongest_fields(MAX_CELLS))
+    figure = plots.add("dependencies", heat_figure(shown.fields, shown.matrix_FF.tolist()), "field dependencies")
+    caption = (
+        "Each column expresses one field by the others: the stronger the colour, the more the field on the left says "
+        "about the field below. This is W(0), from which the model starts in every row; further down it is refined for "
+        "single rows. Hover over a cell, or tap it, to see its pair of fields."
+    )
+    if len(shown.fields) < len(facts.fields):
+        caption += f" The {len(shown.fields)} of {len(facts.fields)} fields with the strongest dependencies are shown."
+    rows = [[_name(d.source), _name(d.dependent), f"{d.weight:+.3f}"] for d in model.strongest(N_STRONGEST)]
+    strongest = tag("div", table(["field", "explains", "dependency"], rows, numbers=(2,)))
+    layout = "columns" if len(shown.fields) <= MAX_SIDE_BY_SIDE else "stack"
+    return join(
+        [tag("div", tag("figure", figure, colour_scale()), strongest, class_=layout), tag("p", caption, class_="note")]
+    )
+
+
+def rows_section(report: Report, plots: Plots) -> Html:
+    """A few rows explained, each on a card."""
+    names = [field.name for field in report.data.fields]
+    unit = "in log-odds" if report.training.classes else f"in units of {report.training.target}"
+    text = (
+        f"{_choice(report.measured.examples)} Bars show how much a value raises or lowers the prediction ({unit}), "
+        "compared with the same row without that value."
+    )
+    if report.dependencies is not None:
+        text += (
+            " The map shows the refined dependencies of the row, mu(T) W(T): what its values say about each other. The "
+            "strongest source of a field is the field that says most about it; in a pale column, no field says much."
+        )
+    cards = [_card(row, at, names, report, plots) for at, row in enumerate(report.measured.examples)]
+    return join([tag("p", text), *cards])
+
+
+def _choice(rows: Sequence[RowFacts]) -> str:
+    """Which rows were chosen, as a sentence."""
+    chosen = {row.why for row in rows}
+    verdicts = " or ".join(VERDICTS[why].lower() for why in VERDICTS if why in chosen and why != "random")
+    if not verdicts:
+        return "A row drawn at random."
+    return f"Rows that the model got {verdicts}{', and one drawn at random' if 'random' in chosen else ''}."
+
+
+def _card(row: RowFacts, at: int, names: Sequence[str], report: Report, plots: Plots) -> Html:
+    verdict = tag("span", VERDICTS[row.why], class_=f"pill {row.why}")
+    columns, below = [tag("div", *_value_tables(row, names))], []
+    if row.refinement is not None:
+        columns.append(tag("figure", _row_map(row, row.refinement, at, names, plots), colour_scale()))
+        below = _steps(row, row.refinement, at, names, plots)
+    return tag(
+        "article",
+        tag("p", verdict, tag("span", f"row {row.number:,} of the {report.measured.rows}", class_="where")),
+        tag("h3", f"{report.training.target}: predicted {row.predicted}, true value {row.truth}"),
+        tag("div", *columns, class_="columns"),
+        *below,
+        class_="row",
+    )
+
+
+def _row_map(row: RowFacts, refinement: RefinementFacts, at: int, names: Sequence[str], plots: Plots) -> Html:
+    shown = _refined(refinement, names).part(list(refinement.shown))
+    figure = heat_figure(
+        shown.fields,
+        shown.matrix_FF.tolist(),
+        values=[row.values[f] for f in refinement.shown],
+        notes=[f"weight mu of {names[f]}: {refinement.weights[f]:.3f}" for f in refinement.shown],
+    )
+    return plots.add(f"row-{at}", figure | {"small": True}, f"refined dependencies of row {row.number}")
+
+
+def _refined(refinement: RefinementFacts, names: Sequence[str]) -> FieldDependencies:
+    return FieldDependencies(fields=tuple(names), matrix_FF=np.array(refinement.dependencies))
+
+
+def _value_tables(row: RowFacts, names: Sequence[str]) -> list[Html]:
+    """Fields with a bar for their effect, the largest first."""
+    order = sorted(range(len(names)), key=lambda f: -abs(row.effects[f]))
+    largest = max(map(abs, row.effects), default=0.0) or 1.0
+    sources = {} if row.refinement is None else _strongest_sources(row.refinement, names)
+    header = ["field and value", "effect", *(["strongest source"] if sources else [])]
+    lines = [
+        [
+            join([tag("small", names[f]), shorten(row.values[f], MAX_VALUE)]),
+            _bar(row.effects[f], largest),
+            *([_source(sources[names[f]])] if sources else []),
+        ]
+        for f in order
+    ]
+    tables = [table(header, lines[:MAX_LINES], name="values")]
+    if lines[MAX_LINES:]:
+        more = table(header, lines[MAX_LINES:], name="values")
+        tables.append(tag("details", tag("summary", f"{len(lines) - MAX_LINES} more fields"), more))
+    return tables
+
+
+def _strongest_sources(refinement: RefinementFacts, names: Sequence[str]) -> dict[str, Dependency]:
+    """The strongest source of every field by W(T), without the weights mu."""
+    refined, weight_F = _refined(refinement, names), np.array(refinement.weights)
+    w_FF = np.divide(refined.matrix_FF, weight_F, out=np.zeros_like(refined.matrix_FF), where=weight_F > 0)
+    entries = FieldDependencies(fields=refined.fields, matrix_FF=w_FF).strongest_sources().entries
+    return {entry.dependent: entry for entry in entries}
+
+
+def _source(entry: Dependency) -> Html:
+    if entry.weight == 0:
+        return tag("span", "-", class_="muted")
+    return join([_name(entry.source), " ", tag("span", f"{entry.weight:+.2f}", class_="muted")])
+
+
+def _name(field: str) -> str:
+    return shorten(field, MAX_NAME)
+
+
+def _bar(effect: float, largest: float) -> Html:
+    """A bar to the right for a value that raises the prediction, to the left for one that lowers it."""
+    width = 50 * abs(effect) / largest
+    side = f"left:50%;width:{width:.1f}%" if effect >= 0 else f"right:50%;width:{width:.1f}%"
+    bar = tag("span", tag("i", class_="up" if effect >= 0 else "down", style=side), class_="bar")
+    return join([bar, " ", tag("span", f"{effect:+.2f}", class_="amount")])
+
+
+def _steps(row: RowFacts, refinement: RefinementFacts, at: int, fields: Sequence[str], plots: Plots) -> list[Html]:
+    """Dependencies and weights at every step, folded; nothing if there was no step."""
+    steps, shown = refinement.steps, refinement.shown
+    if len(steps) == 1:
+        return []
+    titles = [f"W({t}), dependency loss {step.loss:.4g}" for t, step in enumerate(steps)]
+    names, values = [fields[f] for f in shown], [row.values[f] for f in shown]
+    maps = steps_figure(names, [step.w for step in steps], values=values, titles=titles)
+    lines = weights_figure(fields, [step.weights for step in steps], values=row.values)
+    heat_map = plots.add(f"row-{at}-steps", maps | {"small": True}, f"dependencies of row {row.number} at one step")
+    weights = plots.add(f"row-{at}-weights", lines, f"weight of every field of row {row.number} at each step")
+    caption = "The network sees each column of W(T) multiplied by the weight of its field."
+    if len(fields) > len(SERIES):
+        caption += f" In colour: the {len(SERIES)} of {len(fields)} fields that moved most."
+    title = tag("p", "Weight of every field, mu / lambda", class_="title")
+    lines_figure = tag("figure", title, weights, tag("figcaption", caption))
+    summary = tag("summary", f"Refinement in {count(len(steps) - 1, 'step')}")
+    columns = tag("div", _map_with_slider(heat_map, titles, steps), lines_figure, class_="columns")
+    return [tag("details", summary, columns, class_="steps")]
+
+
+def _map_with_slider(heat_map: Html, titles: Sequence[str], steps: Sequence[StepFacts]) -> Html:
+    """The map of one step, at first the last, below the slider that chooses it."""
+    last = str(len(steps) - 1)
+    slider = empty_tag("input", type="range", min="0", max=last, value=last, aria_label="step of refinement")
+    w_SFF = np.array([step.w for step in steps]) * (1 - np.eye(len(steps[0].w)))
+    caption = (
+        f"All steps share one scale: the largest entry is {np.abs(w_SFF).max():.2g}, and none moved from W(0) by more "
+        f"than {np.abs(w_SFF - w_SFF[0]).max():.2g}."
+    )
+    return tag(
+        "figure",
+        tag("p", tag("output", titles[-1]), class_="title"),
+        tag("label", "W(0)", slider, f"W({last})", class_="step"),
+        heat_map,
+        colour_scale(),
+        tag("figcaption", caption),
+    )

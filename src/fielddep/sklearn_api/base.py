@@ -1,8 +1,6 @@
-"""Explanations from an estimator: thin methods around `fielddep.explain`.
+"""Base classes of the estimators: scikit-learn's interface on top of the library.
 
-What all estimators share: a thin scikit-learn face of the library.
-
-They take pandas, Polars and numpy, encode by themselves, and hold out validation rows when none are given.
+Estimators take pandas, Polars and numpy tables, encode them, and hold out validation rows if none are given.
 """
 
 from __future__ import annotations
@@ -29,135 +27,30 @@ from fielddep.encoding.rows import EncodedRows
 from fielddep.encoding.target import class_texts
 from fielddep.encoding.values import canonical
 from fielddep.errors import SchemaError, TableError, UserError
-from fielddep.explain.curves import LearningCurve, learning_curve
+from fielddep.explain.curves import learning_curve
 from fielddep.explain.dependencies import global_dependencies, learns_dependencies
 from fielddep.explain.hiding import Effects, hide_fields
 from fielddep.explain.importance import N_REPEATS, FieldImportance, permutation_importance
 from fielddep.explain.neighbours import NearestValues, nearest_values, value_embeddings
-from fielddep.explain.overview import overview_rows, overview_table
+from fielddep.explain.overview import OverviewFolder, overview_rows, overview_table
 from fielddep.explain.rows import cell_texts
 from fielddep.observer import Observer
 from fielddep.sklearn_api.input import FitInput, check_target, frame_of, has_names, stack
 from fielddep.training.checkpoint import Evaluation
 from fielddep.training.fit import fit
 
-
-class ExplainedEstimator:
-    """Explanations that every fitted estimator offers, whatever the model."""
-
-    bundle_: Bundle
-
-    def importance(
-        self, X: Any, y: Any, sample_weight: Any = None, *, n_repeats: int = N_REPEATS, seed: int = 0
-    ) -> FieldImportance:
-        """How much worse the metrics on these rows become when the values of a field are shuffled.
-
-        Args:
-            X: rows, ideally held out from training.
-            y: their targets.
-            sample_weight: weight of every row.
-            n_repeats: shuffles of every field.
-            seed: seed of the shuffles.
-        """
-        if y is None:
-            raise SchemaError("importance is measured on rows with known targets; given y = None; give y")
-        return permutation_importance(
-            self._fitted_bundle(), self._encode(X, y, sample_weight), n_repeats=n_repeats, seed=seed
-        )
-
-    def hide_fields(self, X: Any) -> Effects:
-        """What the prediction of every row loses when one field is hidden, for each field."""
-        return hide_fields(self._fitted_bundle(), self._encode(X), values=self._cell_texts(X))
-
-    def nearest_values(self, field: str, value: object, n: int = 10) -> NearestValues:
-        """The values of a field most like a given one, by the cosine of their embeddings."""
-        return nearest_values(self._fitted_bundle(), field, value, n=n)
-
-    def embeddings(self, field: str) -> pl.DataFrame:
-        """Embedding of every value of a field: value, training count, and one column a dimension."""
-        values, counts, table_VD = value_embeddings(self._fitted_bundle(), field)
-        columns = {f"e{d}": table_VD[:, d] for d in range(table_VD.shape[1])}
-        return pl.DataFrame({"value": values, "count": counts, **columns})
-
-    def write_explanations(
-        self, folder: str | Path, X: Any, y: Any = None, *, rows: Sequence[int] = (0,), seed: int = 0
-    ) -> list[str]:
-        """Write all that `fielddep explain --out` writes, numbers and pictures, into a folder.
-
-        Args:
-            folder: made if it is not there.
-            X: rows; groups, and importance where `y` is given, are taken from all of them.
-            y: their targets.
-            rows: positions of the rows to explain one by one.
-            seed: seed of groups and shuffles.
-
-        Returns:
-            Names of the files.
-        """
-        # Imported here, as it brings all that draws.
-        from fielddep.explain.overview import OverviewFolder
-
-        bundle, table = self._fitted_bundle(), self._encode(X, y)
-        absent = [row for row in rows if not 0 <= row < len(table)]
-        if absent:
-            raise TableError(f"row {absent[0]} is asked for, but X has {len(table):,} rows, 0 to {len(table) - 1}")
-        out = OverviewFolder(Path(folder))
-        dependencies = global_dependencies(bundle) if learns_dependencies(bundle) else None
-        out.write_model(dependencies, self._learning_curve())
-        chosen = table.take(np.array(rows, dtype=np.int64))
-        found = overview_rows(bundle, chosen, rows, values=self._cell_texts(X, rows))
-        out.write_rows(found, dependencies)
-        out.write_table(overview_table(bundle, table, seed=seed))
-        return out.written
-
-    def _learning_curve(self) -> LearningCurve | None:
-        """How the training went; an estimator that was loaded does not know."""
-        history = getattr(self, "history_", None)
-        return None if history is None else learning_curve([Evaluation(**values) for values in history])
-
-    @abstractmethod
-    def _check(self, X: Any) -> pl.DataFrame:
-        """The table to look at."""
-
-    def _fitted_bundle(self) -> Bundle:
-        check_is_fitted(self, "bundle_")
-        return self.bundle_
-
-    def _cell_texts(self, X: Any, rows: Sequence[int] | None = None) -> pl.DataFrame:
-        """What rows hold, as text; all of them unless their positions are given."""
-        table = self._check(X)
-        if rows is not None:
-            table = table.select(pl.all().gather(list(rows)))
-        return cell_texts(self._fitted_bundle().encoder, table)
-
-    def _encode(self, X: Any, y: Any = None, sample_weight: Any = None) -> EncodedRows:
-        """Encoded rows, with targets and weights where they are given."""
-        encoder = self._fitted_bundle().encoder
-        table = self._check(X)
-        rows = encoder.encode(table)
-        if y is None:
-            return rows
-        target = encoder.schema.target
-        assert target is not None  # no estimator is fitted without one
-        labels = check_target(self, y)
-        check_consistent_length(table, labels)
-        found = target.encode(pl.Series(target.name, labels.tolist(), strict=False), encoder.missing_values)
-        if sample_weight is None:
-            return rows.with_arrays(target=found)
-        weights = _check_sample_weight(sample_weight, table, dtype=np.float64, ensure_non_negative=True)
-        return rows.with_arrays(target=found, weight=weights.astype(np.float32))
-
-
 SHARED_SETTINGS = (
     *("train.optimizer", "train.lr", "train.batch_size", "train.max_epochs", "train.eval_every", "train.patience"),
     *("train.embedding_l2", "train.weight_decay", "train.device"),
     *("data.min_count", "data.numeric", "data.handle_unknown", "split.validation"),
 )
-"""Settings that every estimator has a parameter for, called as the last part of the path."""
+"""Settings that are parameters of every estimator, under the last part of their names."""
 
 
-class TableEstimator(ExplainedEstimator, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Fitting, predicting, explaining and saving, whatever the model."""
+class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Fitting, predicting, explaining and saving, for any model."""
+
+    bundle_: Bundle
 
     def _fit(self, rows: FitInput, eval_set: tuple[Any, Any] | None, task: KnownTask) -> None:
         rows.check_size()
@@ -180,12 +73,11 @@ class TableEstimator(ExplainedEstimator, BaseEstimator):  # type: ignore[misc]  
 
     def save(self, folder: str | Path) -> None:
         """Write the model as a bundle."""
-        check_is_fitted(self, "bundle_")
-        self.bundle_.save(folder)
+        self._fitted_bundle().save(folder)
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "cpu") -> Any:
-        """A fitted estimator from a bundle; its settings are those of the bundle's config, not its parameters."""
+        """A fitted estimator from a bundle; its settings are in the bundle, not in its parameters."""
         bundle = Bundle.load(folder, device=device)
         target = bundle.encoder.schema.target
         assert target is not None  # `Bundle.load` refuses a bundle without one
@@ -199,23 +91,85 @@ class TableEstimator(ExplainedEstimator, BaseEstimator):  # type: ignore[misc]  
         return estimator
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that text and missing values are welcome."""
+        """Tell scikit-learn that text and missing values are accepted."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
 
+    def importance(
+        self, X: Any, y: Any, sample_weight: Any = None, *, n_repeats: int = N_REPEATS, seed: int = 0
+    ) -> FieldImportance:
+        """How much worse the metrics become if the values of a field are shuffled.
+
+        Args:
+            X: rows, ideally held out from training.
+            y: their targets.
+            sample_weight: weight of every row.
+            n_repeats: shuffles per field.
+            seed: seed of the shuffles.
+        """
+        if y is None:
+            raise SchemaError("importance needs the targets of the rows; given y = None. Give y")
+        return permutation_importance(
+            self._fitted_bundle(), self._encode(X, y, sample_weight), n_repeats=n_repeats, seed=seed
+        )
+
+    def hide_fields(self, X: Any) -> Effects:
+        """How the prediction of every row changes if one field is hidden, for each field."""
+        return hide_fields(self._fitted_bundle(), self._encode(X), values=self._cell_texts(X))
+
+    def nearest_values(self, field: str, value: object, n: int = 10) -> NearestValues:
+        """The values of a field most similar to a given one, by the cosine of their embeddings."""
+        return nearest_values(self._fitted_bundle(), field, value, n=n)
+
+    def embeddings(self, field: str) -> pl.DataFrame:
+        """Embedding of every value of a field: value, training count, and one column per dimension."""
+        values, counts, table_VD = value_embeddings(self._fitted_bundle(), field)
+        columns = {f"e{d}": table_VD[:, d] for d in range(table_VD.shape[1])}
+        return pl.DataFrame({"value": values, "count": counts, **columns})
+
+    def write_explanations(
+        self, folder: str | Path, X: Any, y: Any = None, *, rows: Sequence[int] = (0,), seed: int = 0
+    ) -> list[str]:
+        """Write the numbers and pictures of `fielddep explain --out` into a folder.
+
+        Args:
+            folder: created if absent.
+            X: rows; groups and, if there is `y`, importance are computed from all of them.
+            y: their targets.
+            rows: positions of the rows to explain one by one.
+            seed: seed of groups and shuffles.
+
+        Returns:
+            Names of the files.
+        """
+        bundle, table = self._fitted_bundle(), self._encode(X, y)
+        absent = [row for row in rows if not 0 <= row < len(table)]
+        if absent:
+            raise TableError(f"row {absent[0]} does not exist; X has {len(table):,} rows, 0 to {len(table) - 1}")
+        out = OverviewFolder(Path(folder))
+        dependencies = global_dependencies(bundle) if learns_dependencies(bundle) else None
+        history = getattr(self, "history_", None)  # an estimator that was loaded has none
+        curve = None if history is None else learning_curve([Evaluation(**values) for values in history])
+        out.write_model(dependencies, curve)
+        chosen = table.take(np.array(rows, dtype=np.int64))
+        found = overview_rows(bundle, chosen, rows, values=self._cell_texts(X, rows))
+        out.write_rows(found, dependencies)
+        out.write_table(overview_table(bundle, table, seed=seed))
+        return out.written
+
     def _adopt(self, bundle: Bundle) -> None:
         self.bundle_ = bundle
         self.predictor_ = Predictor(bundle, device=self.device)
 
     def _predict_frame(self, X: Any) -> pl.DataFrame:
-        check_is_fitted(self, "bundle_")
+        self._fitted_bundle()
         return self.predictor_.predict(self._check(X))
 
     def _check(self, X: Any) -> pl.DataFrame:
-        """The table to predict; columns without names must be as many as in training."""
+        """The table to predict; an array needs as many columns as in training."""
         table = frame_of(X)
         expected = getattr(self, "n_features_in_", table.width)
         if not has_names(X) and table.width != expected:
@@ -251,6 +205,34 @@ class TableEstimator(ExplainedEstimator, BaseEstimator):  # type: ignore[misc]  
             return int(self.random_state)
         return int(self.random_state.randint(2**31 - 1))
 
+    def _fitted_bundle(self) -> Bundle:
+        check_is_fitted(self, "bundle_")
+        return self.bundle_
+
+    def _cell_texts(self, X: Any, rows: Sequence[int] | None = None) -> pl.DataFrame:
+        """The cells of rows as text; of all rows, unless positions are given."""
+        table = self._check(X)
+        if rows is not None:
+            table = table.select(pl.all().gather(list(rows)))
+        return cell_texts(self._fitted_bundle().encoder, table)
+
+    def _encode(self, X: Any, y: Any = None, sample_weight: Any = None) -> EncodedRows:
+        """Encoded rows, with targets and weights if given."""
+        encoder = self._fitted_bundle().encoder
+        table = self._check(X)
+        rows, _ = encoder.encode(table)
+        if y is None:
+            return rows
+        target = encoder.schema.target
+        assert target is not None  # no estimator is fitted without one
+        labels = check_target(self, y)
+        check_consistent_length(table, labels)
+        found = target.encode(pl.Series(target.name, labels.tolist(), strict=False), encoder.missing_values)
+        if sample_weight is None:
+            return rows.with_arrays(target=found)
+        weights = _check_sample_weight(sample_weight, table, dtype=np.float64, ensure_non_negative=True)
+        return rows.with_arrays(target=found, weight=weights.astype(np.float32))
+
 
 class TableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     """An estimator of two or more classes.
@@ -260,14 +242,14 @@ class TableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: tuple[Any, Any] | None = None) -> Any:
-        """Train on a table; see `TableRegressor.fit` for the arguments. Labels may be of any type."""
+        """Train on a table; see `TableRegressor.fit` for the arguments. Labels can have any type."""
         rows = FitInput.of(self, X, y, sample_weight)
         check_classification_targets(rows.target)
         self.classes_ = np.unique(rows.target)
         if len(self.classes_) < 2:
             only = self.classes_.tolist()[0]
             raise SchemaError(
-                f"a classifier needs at least two classes in y; given one class, {only!r}; check the target"
+                f"a classifier needs at least two classes in y; given one class, {only!r}. Check the target"
             )
         self._refuse_equal_labels()
         if eval_set is not None:
@@ -289,7 +271,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         return likeliest
 
     def _refuse_equal_labels(self) -> None:
-        """Refuse labels that are one class to a model, as it takes one value in several spellings for the same."""
+        """Refuse labels that are spellings of one value, such as 1 and "1.0", and so one class for a model."""
         spellings: dict[str, list[Any]] = {}
         for label, text in zip(self.classes_.tolist(), canonical(pl.Series(self.classes_.tolist())), strict=True):
             spellings.setdefault(text, []).append(label)
@@ -297,8 +279,8 @@ class TableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         if equal:
             raise SchemaError(
                 "labels of different classes must differ as values; given "
-                f"{'; '.join(', '.join(map(repr, labels)) for labels in equal[:5])}, which are the same value written "
-                "differently; write each class in one way"
+                f"{'; '.join(', '.join(map(repr, labels)) for labels in equal[:5])}, which are spellings of the same "
+                "value. Write each class in one way"
             )
 
     def _check_labels(self, labels: npt.NDArray[Any]) -> None:
@@ -309,14 +291,13 @@ class TableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         if unknown:
             raise SchemaError(
                 f"labels of eval_set must be classes of y ({', '.join(known.head(10))}); given also "
-                f"{', '.join(map(repr, unknown))}; remove these rows"
+                f"{', '.join(map(repr, unknown))}. Remove these rows"
             )
 
     def _class_order(self) -> list[int]:
-        """Position of every label of `classes_` among the bundle's classes, which may be typed otherwise."""
-        target = self.predictor_.target
-        texts = list(class_texts(target.classes))
-        return [texts.index(text) for text in canonical(pl.Series(self.classes_.tolist())).to_list()]
+        """Position of every label of `classes_` among the bundle's classes, which may have another type."""
+        texts = class_texts(self.predictor_.target.classes)
+        return [texts.index(text) for text in class_texts(self.classes_.tolist())]
 
     def _adopt(self, bundle: Bundle) -> None:
         super()._adopt(bundle)
@@ -331,12 +312,11 @@ class TableRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         """Train on a table.
 
         Args:
-            X: pandas, Polars or numpy table, one column a field.
-            y: target of every row. The model calls it by its own name, or y where it has none: a table that the saved
-                model is to be evaluated on holds it in the column of that name.
-            sample_weight: weight of every row, 0 or more; a row of weight 0 counts as absent.
-            eval_set: (X, y) of validation rows, all of weight 1; by default a share `validation` of the rows is held
-                out.
+            X: pandas, Polars or numpy table, one column per field.
+            y: target of every row. A table to evaluate the saved model on needs a column of its name, or of the name y
+                if it has none.
+            sample_weight: weight of every row, 0 or more; rows of weight 0 are dropped.
+            eval_set: (X, y) of validation rows, all of weight 1; by default, the share `validation` of the rows.
         """
         rows = FitInput.of(self, X, y, sample_weight)
         numbers = check_array(rows.target, ensure_2d=False, dtype=np.float64)

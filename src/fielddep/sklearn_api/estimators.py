@@ -21,11 +21,18 @@ _MDL_SETTINGS = (
 )
 
 
+def _set_parameters(estimator: TableEstimator, arguments: dict[str, Any]) -> None:
+    """Keep the arguments of a constructor as they are, under their own names, as scikit-learn requires."""
+    for name, value in arguments.items():
+        if name != "self":
+            setattr(estimator, name, value)
+
+
 class _MDLEstimator(TableEstimator):
-    """See `fielddep settings` for the meaning of every argument.
+    """See `fielddep settings` for the meaning of the other arguments.
 
     Args:
-        config: any further settings by dotted path, for instance {"model.mu_start": "one"}.
+        config: any further settings by dotted name, such as {"model.mu_start": "one"}.
         random_state: seed of split, weights and shuffling; None means 0, so that fitting is reproducible.
         verbose: print a line per evaluation to stderr.
     """
@@ -60,49 +67,24 @@ class _MDLEstimator(TableEstimator):
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
-        self.d_embed = d_embed
-        self.n_inner_steps = n_inner_steps
-        self.inner_lr = inner_lr
-        self.sparsity = sparsity
-        self.dependencies = dependencies
-        self.hidden = hidden
-        self.batch_norm = batch_norm
-        self.dropout = dropout
-        self.first_order = first_order
-        self.optimizer = optimizer
-        self.lr = lr
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.eval_every = eval_every
-        self.patience = patience
-        self.embedding_l2 = embedding_l2
-        self.weight_decay = weight_decay
-        self.min_count = min_count
-        self.kinds = kinds
-        self.numeric = numeric
-        self.handle_unknown = handle_unknown
-        self.validation = validation
-        self.config = config
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+        _set_parameters(self, locals())
 
     def field_dependencies(self) -> pl.DataFrame:
-        """The learned m x m table W(0): one row a source field, one column a dependent field."""
+        """The learned m x m table W(0): one row per source field, one column per dependent field."""
         return global_dependencies(self._fitted_bundle()).to_frame()
 
     def explain(self, X: Any) -> Explanation:
-        """Refined dependencies, weights mu and dependency loss of every row and step."""
+        """Refined dependencies, weights mu and dependency loss for every row and step."""
         return explain_rows(self._fitted_bundle(), self._encode(X), values=self._cell_texts(X))
 
     def group_rows(self, X: Any, y: Any = None, *, n_groups: int = N_GROUPS, seed: int = 0) -> RowGroups:
-        """Rows with similar patterns of refined dependencies put together, and what those of a group have in common.
+        """Groups of rows with similar refined dependencies, and what the rows of a group have in common.
 
         Args:
             X: rows.
-            y: their targets; with them every group has their mean.
-            n_groups: groups at most.
-            seed: the same seed gives the same groups.
+            y: their targets; with them, every group has their mean.
+            n_groups: most groups.
+            seed: seed of the grouping.
         """
         return group_rows(self._fitted_bundle(), self._encode(X, y), n_groups=n_groups, seed=seed)
 
@@ -143,7 +125,7 @@ class _BaselineEstimator(TableEstimator):
 
     Args:
         model: name of the model, such as "fm" or "deepfm"; `fielddep settings --help` lists them.
-        config: settings of the model and any others by dotted path, for instance {"model.d_embed": 16}.
+        config: any settings by dotted name, such as {"model.d_embed": 16}.
         random_state: seed of split, weights and shuffling; None means 0, so that fitting is reproducible.
         verbose: print a line per evaluation to stderr.
     """
@@ -170,24 +152,7 @@ class _BaselineEstimator(TableEstimator):
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
-        self.model = model
-        self.optimizer = optimizer
-        self.lr = lr
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.eval_every = eval_every
-        self.patience = patience
-        self.embedding_l2 = embedding_l2
-        self.weight_decay = weight_decay
-        self.min_count = min_count
-        self.kinds = kinds
-        self.numeric = numeric
-        self.handle_unknown = handle_unknown
-        self.validation = validation
-        self.config = config
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+        _set_parameters(self, locals())
 
     def _model_settings(self) -> dict[str, Any]:
         return {"model.name": self.model}

@@ -1,4 +1,4 @@
-"""Input of the estimators: any X and y in, Polars frames out."""
+"""Input of the estimators: X and y of any type become Polars frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fielddep.errors import SchemaError
 from fielddep.tables.row_stream import read_table
 
 TARGET, WEIGHT = "y", "sample_weight"
-"""Names of the target and the weights where they have none of their own."""
+"""Default names of the target and the weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +24,11 @@ class FitInput:
     """The arguments of `fit`, without rows of weight 0.
 
     Attributes:
-        fields: one column a field.
+        fields: one column per field.
         target: target of every row.
-        target_name: what the model calls the target: the name of `y`, no name of a field.
+        target_name: name of the target for the model, never that of a field.
         weight: sample weights; None means one each.
-        weight_name: what the model calls them, no name of a field either.
+        weight_name: name of the weights, never that of a field.
         named: whether the columns had names.
     """
 
@@ -63,10 +63,10 @@ class FitInput:
         return replace(rows, fields=fields[kept], target=target[kept], weight=weight[kept])
 
     def check_size(self) -> None:
-        """Refuse fewer than two fields or rows in the words that scikit-learn looks for."""
+        """Refuse fewer than two fields or rows, in words that scikit-learn's tests look for."""
         if self.fields.width < 2:
             raise SchemaError(
-                "a model learns how fields depend on each other and needs at least two; given "
+                "a model learns how fields depend on each other, so it needs at least two; given "
                 f"{self.fields.width} feature(s)"
             )
         if len(self.fields) < 2:
@@ -86,19 +86,19 @@ def check_target(estimator: BaseEstimator, y: Any) -> npt.NDArray[Any]:
     column: npt.NDArray[Any] = column_or_1d(values, warn=True)
     if column.dtype.kind == "f" and not np.isfinite(column).all():
         raise SchemaError("y must hold finite numbers or labels; given NaN or inf. Remove these rows")
-    # A list is looked at itself, as numpy makes the text "nan" of a NaN among texts.
+    # A list is checked itself, because numpy turns NaN among texts into the text "nan".
     labels = (y if isinstance(y, (list, tuple)) else column) if column.dtype.kind in "OU" else ()
     missing = [row for row, label in enumerate(labels) if _is_missing(label)]
     if missing:
         raise SchemaError(
             f"y must hold a label in every row; given {len(missing)} missing, the first in row {missing[0]} (counted "
-            "from 0); remove these rows"
+            "from 0). Remove these rows"
         )
     return column
 
 
 def _is_missing(label: Any) -> bool:
-    """Whether a label is None, NaN, or what pandas has for them."""
+    """Whether a label is None, NaN, or their counterpart in pandas."""
     try:
         return label is None or bool(label != label)
     except TypeError:  # pandas' NA is neither equal to itself nor unequal
@@ -106,13 +106,13 @@ def _is_missing(label: Any) -> bool:
 
 
 def _target_name(y: Any, columns: list[str]) -> str:
-    """The name that `y` has of its own, unless a column is called so."""
+    """The name of `y`, unless it has none or a column has the same."""
     given = getattr(y, "name", None)
     return given if isinstance(given, str) and given and given not in columns else _unused_name(TARGET, columns)
 
 
 def _unused_name(name: str, others: list[str]) -> str:
-    """The name, with as many underscores behind it as it takes to be none of the others.
+    """The name, followed by underscores until no other name is the same.
 
     Example:
         >>> _unused_name("y", ["x"]), _unused_name("y", ["y", "y_"])
@@ -124,9 +124,9 @@ def _unused_name(name: str, others: list[str]) -> str:
 
 
 def frame_of(X: Any) -> pl.DataFrame:
-    """Any table as a Polars frame; what is no table is refused as scikit-learn's own estimators do."""
+    """Any table as a Polars frame; anything else is refused as by scikit-learn's own estimators."""
     if not has_names(X):
-        # Refuses sparse, complex, one-dimensional and empty input; values are encoded later, so none is converted.
+        # Refuses sparse, complex, one-dimensional and empty input, and converts nothing: values are encoded later.
         X = check_array(X, dtype=None, ensure_all_finite=False)
         if X.dtype.kind == "f" and np.isinf(X).any():
             raise SchemaError("X must not hold infinity (inf); replace it by a number or by NaN, which means missing")
@@ -134,10 +134,9 @@ def frame_of(X: Any) -> pl.DataFrame:
 
 
 def stack(table: pl.DataFrame, extra: pl.DataFrame) -> pl.DataFrame:
-    """Training rows above validation rows.
+    """Training rows, then validation rows.
 
-    A column of two types becomes text on both sides, as from a CSV file: numbers cast to a common type could lose
-    digits.
+    A column with two types becomes text in both, because numbers cast to a common type could lose digits.
     """
     absent = [name for name in table.columns if name not in extra.columns]
     if absent:
@@ -150,5 +149,5 @@ def stack(table: pl.DataFrame, extra: pl.DataFrame) -> pl.DataFrame:
 
 
 def has_names(X: Any) -> bool:
-    """Whether a table's columns have names; an array's have none."""
+    """Whether the columns of a table have names; those of an array have none."""
     return hasattr(X, "columns")

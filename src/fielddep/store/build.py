@@ -1,13 +1,13 @@
-"""Build a store: a table of any size is read, split, learned from and encoded, in memory or in a folder.
+"""Build a store: read, split, learn from and encode a table of any size, in memory or in a folder.
 
-    read     every row once; each column's values become codes (`reading`, `encoding.interning`)
+    read     every row once; the values of each column become codes (`encoding.interning`)
     split    the part of every row (`encoding.split`)
-    learn    from different values and their counts: schema, vocabularies, bins, crosses (`encoding.learn`)
-    encode   codes to ids by one look-up a column (`encoding.code_tables`)
+    learn    from distinct values and their counts: schema, vocabularies, bins, crosses (`encoding.learn`)
+    encode   from codes to ids, one lookup per column (`encoding.encoder`)
 
-The last three work on codes and never on text. With a folder, codes and shards lie on disk, so memory grows with the
-different values of a table and not with its rows. An interrupted encoding resumes after its last checkpoint in `read`
-and after its last whole shard in `encode`, and ends with the same bytes.
+The last three work on codes, never on text. With a folder, codes and shards are on disk, so memory grows with the
+distinct values of a table and not with its rows. An interrupted encoding resumes after its last checkpoint in `read`
+or its last complete shard in `encode`, and ends with the same bytes.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from fielddep.config.settings import Config
-from fielddep.encoding.code_tables import ColumnTables
 from fielddep.encoding.coded import DEFAULT_SIZES, CodedTable, Sizes
-from fielddep.encoding.encoder import Encoder, cross_positions
+from fielddep.encoding.crosses import cross_positions
+from fielddep.encoding.encoder import ColumnTables, Encoder
 from fielddep.encoding.interning import TableInterner, n_threads
 from fielddep.encoding.learn import learn_encoder
 from fielddep.encoding.rows import Array
@@ -34,22 +35,20 @@ from fielddep.encoding.schema import candidate_names, check_column_names, target
 from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, class_warnings, plan_split, split_column
 from fielddep.errors import ConfigError, SchemaError, SourceChangedError, SplitError, TableError, UserError
 from fielddep.observer import Observer
-from fielddep.store.folder import STORE, StoreFolder
+from fielddep.store.folder import STORE, FileCells, StoreFolder
 from fielddep.store.format import PARTS
-from fielddep.store.reading import ENCODE, ReadingPass
-from fielddep.store.store import MemoryWriter, Store, StoreWriter, array_specs
+from fielddep.store.store import MemoryWriter, Store, StoreWriter
 from fielddep.tables.readers import Source
-from fielddep.tables.row_stream import RowStream, open_rows, prefetch
+from fielddep.tables.row_stream import Position, RowStream, open_rows, prefetch
 from fielddep.wording import format_bytes
 
 log = logging.getLogger(__name__)
 
 SIZES = DEFAULT_SIZES
+_READ, _ENCODE = "read", "encode"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_PACKED_FACTOR = 5
-"""How many bytes of text a byte of a packed file is taken for."""
-
-Stage = Literal["read", "split", "learn", "encode"]
+_UNPACKED_BYTES = 5
+"""Estimated bytes of text per byte of a compressed file."""
 
 
 def build_store(
@@ -66,58 +65,57 @@ def build_store(
     """Encode a table into a store.
 
     Args:
-        source: whatever `read_table` reads: files, globs, folders, a list of them, or a table in memory; or a
-            `RowStream` that is open already.
+        source: anything `read_table` reads (files, globs, folders, a list of them, or a table in memory), or an open
+            `RowStream`.
         config: settings, of which data and split are used.
-        folder: where the store goes; made if it is not there. None keeps it in memory.
-        parts: part of every row, as a place in `PART_NAMES`, instead of the split that the settings give; for a store
+        folder: where the store goes; created if needed. None keeps it in memory.
+        parts: the part of every row, as an index into `PART_NAMES`, instead of the split in the settings; for a store
             in memory only.
-        force: replace a store that is there, once the new one is whole.
-        resume: resume an unfinished store, or begin where none is; a finished one is left as it is. Only file sources
-            can be resumed, as a table in memory cannot be told from another one.
-        observer: hears of every stage and how far it is.
-        sizes: rows and values treated at a time, instead of `SIZES`.
+        force: replace an existing store, once the new one is complete.
+        resume: resume an unfinished store, or start one if there is none; a finished one is kept. Only files can be
+            resumed, because nothing shows whether a table in memory is still the same.
+        observer: is told about progress.
+        sizes: rows and values handled at a time, instead of `SIZES`.
 
     Raises:
-        UserError: when the folder must not be written to, the table or the settings cannot be used, a source changes
-            on the way, or the disk is full.
+        UserError: the folder must not be written to, the table or the settings cannot be used, a source changes while
+            it is read, or the disk is full.
     """
-    observer = observer or Observer()
+    observer, sizes = observer or Observer(), sizes or SIZES
     if folder is None:
-        stream = open_rows(source, config.data)
-        _check_settings(stream, config)
-        return _Encoding(stream=stream, config=config, sizes=sizes or SIZES, observer=observer, given=parts).run()
+        stream = _open_table(source, config)
+        return _Encoding(stream=stream, config=config, sizes=sizes, observer=observer, given=parts).run()
     place = StoreFolder(folder=Path(folder))
     state = STORE.check(place.folder, force=force, resume=resume)
     if state == "finished" and resume:
-        log.warning("the store in %s is finished; nothing is left to resume", folder)
+        log.warning("the store in %s is finished; there is nothing to resume", folder)
         return Store.open(folder)
-    stream = open_rows(source, config.data)
-    _check_settings(stream, config)
+    stream = _open_table(source, config)
     resumes = state == "unfinished" and resume
     if resumes:
-        _refuse_memory(stream, place.folder)
-        place.check_request(config, stream.sources)
-    encoding = _FileEncoding(stream=stream, config=config, place=place, sizes=sizes or SIZES, observer=observer)
+        _check_resumable(stream, config, place)
+    encoding = _FileEncoding(stream=stream, config=config, sizes=sizes, observer=observer, place=place)
     with encoding.disk_errors():
         if not resumes:
             place.begin(config, stream.sources)
-        if not (place.is_whole or place.is_moved):
+        if not place.is_built:
             encoding.run()
         place.promote()
     return Store.open(folder)
 
 
-def _refuse_memory(stream: RowStream, folder: Path) -> None:
+def _check_resumable(stream: RowStream, config: Config, place: StoreFolder) -> None:
     if not stream.sources:
         raise UserError(
-            "only tables in files can be resumed, as nothing tells whether a table in memory is still that of the "
-            f"start; {folder} holds an unfinished store: use force to start over, or encode from a file"
+            "only tables in files can be resumed, because nothing shows whether a table in memory is still the same; "
+            f"{place.folder} holds an unfinished store. Start over with force, or encode from a file"
         )
+    place.check_request(config, stream.sources)
 
 
-def _check_settings(stream: RowStream, config: Config) -> None:
-    """Refuse what can be refused before anything is read."""
+def _open_table(source: Source, config: Config) -> RowStream:
+    """Open a table and refuse settings that do not fit its columns, before any row is read."""
+    stream = open_rows(source, config.data)
     names = stream.schema.names()
     target = target_name(names, config)
     check_column_names(names, config)
@@ -129,6 +127,7 @@ def _check_settings(stream: RowStream, config: Config) -> None:
         split_column(names, config.split.column, "split.column")
     elif config.split.method == "stratified":
         split_column(names, target, "data.target")
+    return stream
 
 
 @dataclass(kw_only=True)
@@ -140,26 +139,27 @@ class _Encoding:
     sizes: Sizes
     observer: Observer
     given: Parts | None = None
-    n_rows: int = 0
 
     def run(self) -> Store:
         """Read, split, learn, encode."""
         table = self._read()
-        self.n_rows = table.n_rows
-        self._notify("split", 0)
+        self.observer.on_stage("split", 0, 0.0)
         parts, n_train = self._split(table)
-        self._notify("learn", 0)
+        self.observer.on_stage("learn", 0, 0.0)
         encoder = learn_encoder(table, self.config, parts, n_train)
         assert encoder.schema.target is not None
         return self._encode(table, parts, encoder, class_warnings(table, encoder.schema.target, parts))
+
+    @property
+    def source_facts(self) -> list[dict[str, Any]]:
+        return [asdict(source) for source in self.stream.sources]
 
     def _read(self) -> CodedTable:
         interner = TableInterner(self.stream.schema, self.config, sizes=self.sizes)
         with ThreadPoolExecutor(n_threads()) as threads:
             for rows, position in self.stream.chunks(interner.names):
                 interner.add(rows, threads)
-                share = self.stream.share_read(position)
-                self.observer.on_stage("read", interner.cells.n_rows, share)
+                self.observer.on_stage("read", interner.cells.n_rows, self.stream.share_read(position))
         return interner.table()
 
     def _split(self, table: CodedTable) -> tuple[ReadParts, int]:
@@ -177,11 +177,11 @@ class _Encoding:
         writer = MemoryWriter(encoder=encoder, config=self.config, n_rows=table.n_rows, chunk_rows=self.sizes.part_rows)
         for arrays in _encoded(table, parts, encoder, 0):
             writer.append(arrays)
-            self._notify("encode", writer.n_rows)
-        return writer.finish([asdict(source) for source in self.stream.sources], warnings)
+            self._report_encoded(writer.n_rows, table.n_rows)
+        return writer.finish(self.source_facts, warnings)
 
-    def _notify(self, stage: Stage, n_rows: int) -> None:
-        self.observer.on_stage(stage, n_rows, n_rows / max(self.n_rows, 1))
+    def _report_encoded(self, n_rows: int, n_all: int) -> None:
+        self.observer.on_stage("encode", n_rows, n_rows / n_all)
 
 
 @dataclass(kw_only=True)
@@ -189,41 +189,52 @@ class _FileEncoding(_Encoding):
     """The same with codes, parts and shards in a folder; it can be resumed."""
 
     place: StoreFolder
-    reading: ReadingPass | None = None
-    share_read: float | None = None
-    row_bytes: int = 0
-    n_bytes: int = 0
+    cells: FileCells | None = None
+    bytes_needed: float = 0
+    """About how many bytes are still to be written."""
 
     def run(self) -> Store:
-        """Read, split, learn, encode; leaves nothing behind that could not be resumed."""
+        """Read, split, learn, encode; an error that resuming would only repeat removes what was done."""
         try:
             return super().run()
         except (TableError, SchemaError, SplitError, ConfigError) as error:
             if not isinstance(error, SourceChangedError) and not isinstance(error.__cause__, OSError):
-                self.place.discard()  # resuming would only end in the same error
+                self.place.discard()
             raise
         finally:
-            if self.reading is not None:
-                self.reading.cells.close()
+            if self.cells is not None:
+                self.cells.close()
 
     def _read(self) -> CodedTable:
-        self.reading = ReadingPass(self.stream, self.config, self.place, self.sizes, self._report_read)
-        if self.place.progress().get("stage") != ENCODE:
-            self.reading.run()
-        self.share_read, self.n_bytes = 1.0, self.reading.cells.n_bytes
+        reading = _Reading(self.stream, self.config, self.place, self.sizes)
+        self.cells = reading.cells
+        self._estimate_bytes(self.cells, None)
+        with contextlib.closing(reading.run()) as shares:
+            for share in shares:
+                self._estimate_bytes(self.cells, share)
+                self.observer.on_stage("read", self.cells.n_rows, share)
         self.stream.check_sources()
-        return self.reading.table()
+        return reading.interner.table()
+
+    def _estimate_bytes(self, cells: FileCells, share: float | None) -> None:
+        if share:
+            row_bytes = cells.n_bytes / cells.n_rows + 4 * len(self.stream.schema) + 5
+            all_bytes = row_bytes * cells.n_rows / share
+        else:
+            text_bytes = sum(source.size for source in self.stream.sources)
+            all_bytes = 1.5 * text_bytes * (_UNPACKED_BYTES if self.stream.is_packed else 1)
+        self.bytes_needed = all_bytes - cells.n_bytes
 
     def _split(self, table: CodedTable) -> tuple[ReadParts, int]:
         split = plan_split(table, self.config.split, self.config.data.target)
-        path = self.place.work / PARTS
+        path = self.place.spool / PARTS
         with path.open("wb") as file:
             for start, stop in table.chunks():
                 file.write(np.ascontiguousarray(split.parts_of(table, start, stop)).data)
         if not split.sizes[PART_NAMES.index("validation")]:
             log.warning(
-                "no rows for validation, which training on this store needs; encode again with split.validation above "
-                "0 to train on it"
+                "there are no validation rows, which training on this store needs. To train on it, encode again with "
+                "split.validation above 0"
             )
         return lambda start, stop: np.fromfile(path, dtype=np.uint8, count=stop - start, offset=start), split.sizes[0]
 
@@ -231,7 +242,6 @@ class _FileEncoding(_Encoding):
         for warning in warnings:
             log.warning("%s", warning)
         done = self.place.progress()
-        self.row_bytes = sum(spec.row_bytes for spec in array_specs(encoder))
         writer = StoreWriter(
             self.place.unfinished,
             encoder=encoder,
@@ -240,52 +250,98 @@ class _FileEncoding(_Encoding):
             chunk_rows=self.sizes.part_rows,
             progress=done.get("writer"),
         )
-        encoded = prefetch(_encoded(table, parts, encoder, writer.n_rows), depth=1)
+        encoded = prefetch(_encoded(table, parts, encoder, writer.n_rows), depth=2)
         with contextlib.closing(writer), contextlib.closing(encoded):
             for arrays in encoded:
                 n_shards = writer.n_shards
+                self.bytes_needed = (table.n_rows - writer.n_rows) * writer.row_bytes
                 writer.append(arrays)
-                self.n_bytes = writer.n_rows * self.row_bytes
-                self._notify("encode", writer.n_rows)
+                self._report_encoded(writer.n_rows, table.n_rows)
                 if writer.n_shards > n_shards:
                     self.place.save_progress({**done, "writer": writer.progress()})
             self.stream.check_sources()
-            return writer.finish([asdict(source) for source in self.stream.sources], warnings)
+            return writer.finish(self.source_facts, warnings)
 
     @contextlib.contextmanager
     def disk_errors(self) -> Iterator[None]:
-        """Say what a full disk or another failure of the system means for the store; what was done is kept."""
+        """Explain what a full disk or another system error means for the store; the work so far is kept."""
         try:
             yield
         except (OSError, UserError) as error:
             cause = error if isinstance(error, OSError) else error.__cause__
             if isinstance(cause, OSError) and cause.errno in _DISK_FULL:
+                needed = format_bytes(max(self.bytes_needed, 1 << 20))
                 raise UserError(
-                    f"cannot write the store {self.place.folder}: {cause.strerror}; about "
-                    f"{format_bytes(self._bytes_needed())} more are needed. What was done is kept: free the space "
-                    "and continue with --resume"
+                    f"cannot write the store {self.place.folder}: {cause.strerror}. About {needed} more are needed. "
+                    "The work so far is kept: free the space and continue with --resume"
                 ) from error
             if isinstance(error, OSError):
                 raise UserError(
-                    f"cannot write the store {self.place.folder}: {error.strerror or error}; choose another folder, or "
+                    f"cannot write the store {self.place.folder}: {error.strerror or error}. Choose another folder, or "
                     "repair it and continue with --resume"
                 ) from error
             raise
 
-    def _bytes_needed(self) -> float:
-        """Roughly what is still to be written."""
-        if self.row_bytes:
-            return max(self.n_rows * self.row_bytes - self.n_bytes, 1 << 20)
-        n_columns = len(self.stream.schema)
-        if not self.n_rows or not self.share_read:
-            factor = 1.5 * (_PACKED_FACTOR if self.stream.is_packed else 1)
-            return max(factor * sum(source.size for source in self.stream.sources) - self.n_bytes, 1 << 20)
-        all_rows = self.n_rows / self.share_read
-        return all_rows * (self.n_bytes / self.n_rows + 4 * n_columns + 5) - self.n_bytes
 
-    def _report_read(self, n_rows: int, share: float | None, n_bytes: int) -> None:
-        self.n_rows, self.share_read, self.n_bytes = n_rows, share, n_bytes
-        self.observer.on_stage("read", n_rows, share)
+class _Reading:
+    """Reads a table into codes on disk. It resumes from the last checkpoint.
+
+    At a checkpoint the codes are forced to disk, the values that are new since the last one go into a file of their
+    own, and `progress.json` records how far both are.
+    """
+
+    def __init__(self, stream: RowStream, config: Config, place: StoreFolder, sizes: Sizes) -> None:
+        self.stream, self.place, self.sizes = stream, place, sizes
+        done = place.progress()
+        self._is_done = done.get("stage") == _ENCODE
+        self._position = Position.from_json(done["position"]) if done else Position()
+        self._n_value_files: int = done.get("n_segments", 0)
+        texts = place.read_values(self._n_value_files)
+        self.cells = FileCells(place.spool / "codes", done.get("chunks", ()))
+        self.interner = TableInterner(
+            stream.schema, config, cells=self.cells, sizes=sizes, states=done.get("columns"), texts=texts
+        )
+        self._n_saved_values = self._n_values()
+
+    def run(self) -> Generator[float | None]:
+        """Read the rest of the table; yields the share of the files that is read after every chunk."""
+        if self._is_done:
+            return
+        n_saved_rows = self.cells.n_rows
+        read = self.stream.chunks(self.interner.names, self._position)
+        with ThreadPoolExecutor(n_threads()) as threads, contextlib.closing(prefetch(read, depth=2)) as chunks:
+            for rows, self._position in chunks:
+                self.interner.add(rows, threads)
+                yield self.stream.share_read(self._position)
+                if self.cells.n_rows - n_saved_rows >= self.sizes.checkpoint_rows:
+                    self._save(_READ)
+                    n_saved_rows = self.cells.n_rows
+        self._save(_ENCODE)
+
+    def _save(self, stage: str) -> None:
+        self.cells.flush()
+        self._save_new_values()
+        self.place.save_progress(
+            {
+                "stage": stage,
+                "position": self._position.to_json(),
+                "chunks": self.cells.chunks,
+                "n_segments": self._n_value_files,
+                "columns": [interner.state() for interner in self.interner.interners],
+            }
+        )
+
+    def _n_values(self) -> list[int]:
+        return [interner.dictionary.n_values for interner in self.interner.interners]
+
+    def _save_new_values(self) -> None:
+        frames = [
+            pl.DataFrame({"text": interner.dictionary.texts(start)}).with_columns(column=pl.lit(i, pl.UInt32))
+            for i, (interner, start) in enumerate(zip(self.interner.interners, self._n_saved_values, strict=True))
+        ]
+        self.place.save_values(self._n_value_files, pl.concat(frames))
+        self._n_value_files += 1
+        self._n_saved_values = self._n_values()
 
 
 def _encoded(table: CodedTable, parts: ReadParts, encoder: Encoder, first_row: int) -> Iterator[dict[str, Array]]:

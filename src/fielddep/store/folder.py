@@ -1,11 +1,11 @@
-"""The folder of a store while it is being made.
+"""The folder of a store while it is being built.
 
-Everything is built in `STORE/unfinished/`; the files move up when all of them are there, the manifest last. So a folder
-without manifest is no store, and a store that is replaced stays usable until the new one is whole.
+Everything is built in `STORE/unfinished/`; once all files are complete they move up, the manifest last. So a folder
+without a manifest is not a store, and a store that is being replaced stays usable until the new one is complete.
 
-    unfinished/request.json    settings and sources of the start
-    unfinished/progress.json   how far the work is; what lies behind it is cut off when it goes on
-    unfinished/spool/          codes, different values and parts of the rows, removed at the end
+    unfinished/request.json    settings and sources of the first start
+    unfinished/progress.json   the last checkpoint; whatever was written after it is cut off on resuming
+    unfinished/spool/          codes, distinct values and parts of the rows, removed at the end
     unfinished/shard-*         shards of the new store
 """
 
@@ -13,24 +13,30 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
+
 from fielddep.config.settings import Config
+from fielddep.encoding.coded import Array, places, smallest
 from fielddep.errors import ConfigError, UserError
-from fielddep.store.store import MANIFEST, SCHEMA, VOCABULARY, is_store
-from fielddep.tables.files import write_json
+from fielddep.store.format import SCHEMA, VOCABULARY, is_store, stored_settings
+from fielddep.tables.files import MANIFEST, write_json
 from fielddep.tables.folders import FolderKind, remove_workdir, start_workdir
 from fielddep.tables.row_stream import SourceFile, check_same_sources
 
-UNFINISHED, WORK = "unfinished", "spool"
+UNFINISHED, SPOOL = "unfinished", "spool"
 REQUEST, PROGRESS = "request.json", "progress.json"
-MOVED = "moved"
 FORMAT = 3
-"""Of the unfinished folder; an encoding goes on only with the same."""
+"""Format of the unfinished folder; only the same one can be resumed."""
+_MOVED = "moved"
+_ABSENT = "-"
 
 STORE = FolderKind(
     what="store",
@@ -42,7 +48,7 @@ STORE = FolderKind(
 
 @dataclass(frozen=True, kw_only=True)
 class StoreFolder:
-    """The paths of a store that is being made."""
+    """The paths of a store that is being built."""
 
     folder: Path
 
@@ -52,68 +58,78 @@ class StoreFolder:
         return self.folder / UNFINISHED
 
     @property
-    def work(self) -> Path:
-        """Where codes, values and parts lie until it is whole."""
-        return self.unfinished / WORK
+    def spool(self) -> Path:
+        """Where codes, values and parts are kept until the store is complete."""
+        return self.unfinished / SPOOL
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all files of the new store are there."""
-        return (self.unfinished / MANIFEST).is_file()
-
-    @property
-    def is_moved(self) -> bool:
-        """Whether the new store was moved up, or is being moved."""
-        return self.progress().get("stage") == MOVED
+    def is_built(self) -> bool:
+        """Whether the new store is complete and at most has to be moved."""
+        return (self.unfinished / MANIFEST).is_file() or self.progress().get("stage") == _MOVED
 
     def begin(self, config: Config, sources: Sequence[SourceFile]) -> None:
-        """Make `unfinished/` appear in one move, so that a kill leaves either nothing or an encoding to resume."""
+        """Make `unfinished/` appear in one move, so a kill leaves either nothing or an encoding to resume."""
 
         def write(fresh: Path) -> None:
-            (fresh / WORK).mkdir()
+            (fresh / SPOOL).mkdir()
             write_json(fresh / REQUEST, _request(config, sources))
 
         start_workdir(self.unfinished, write)
 
     def check_request(self, config: Config, sources: Sequence[SourceFile]) -> None:
-        """Refuse to go on with other settings or sources than those of the start.
-
-        Raises:
-            UserError: names what differs.
-        """
-        before = _read(self.unfinished / REQUEST)
+        """Raise a UserError if settings or sources differ from those of the first start."""
+        before, now = _read(self.unfinished / REQUEST), _request(config, sources)
         if before.get("format") != FORMAT:
-            raise UserError(f"{self.folder} was begun by another fielddep; start over with --force")
-        now = _request(config, sources)
-        for section in ("data", "split"):
-            old_settings, settings = before["config"][section], now["config"][section]
+            raise UserError(f"{self.folder} was begun by another version of fielddep. Start over with --force")
+        for section, settings in now["config"].items():
+            old_settings = before["config"][section]
             for key in sorted({*old_settings, *settings}):
                 old, new = old_settings.get(key), settings.get(key)
                 if old != new:
                     raise ConfigError(
-                        f"to resume an encoding its settings must stay the same; {section}.{key} was {old!r} and is "
+                        f"an encoding can be resumed with the same settings only; {section}.{key} was {old!r} and is "
                         f"now {new!r}. Give the old value, or start over with --force"
                     )
         check_same_sources(before["sources"], sources)
 
     def progress(self) -> dict[str, Any]:
-        """How far the work is; empty before the first checkpoint."""
+        """The last checkpoint; empty if there is none."""
         path = self.unfinished / PROGRESS
         return _read(path) if path.is_file() else {}
 
     def save_progress(self, progress: Mapping[str, Any]) -> None:
-        """Keep how far the work is."""
+        """Write a checkpoint."""
         write_json(self.unfinished / PROGRESS, progress)
 
+    def save_values(self, number: int, values: pl.DataFrame) -> None:
+        """Force the values that are new at a checkpoint to disk."""
+        with self._values_path(number).open("wb") as file:
+            values.write_ipc(file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def read_values(self, n_files: int) -> dict[int, pl.Series]:
+        """Texts of every column in the order of their codes."""
+        try:
+            frames = [pl.read_ipc(self._values_path(number)) for number in range(n_files)]
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise UserError(
+                f"the values saved in {self.spool} cannot be read ({error}). Try again, or start over with --force"
+            ) from error
+        if not frames:
+            return {}
+        columns = pl.concat(frames).partition_by("column", as_dict=True, maintain_order=True)
+        return {int(key[0]): values["text"] for key, values in columns.items()}
+
     def discard(self) -> None:
-        """Take away what was done of the new store, and its folder where that holds nothing else."""
+        """Remove the unfinished store, and the folder if it holds nothing else."""
         remove_workdir(self.unfinished)
         with contextlib.suppress(OSError):  # an old store is in there
             self.folder.rmdir()
 
     def promote(self) -> None:
         """Put the new store in place of an old one; a kill in between can be resumed."""
-        if self.is_whole:
+        if (self.unfinished / MANIFEST).is_file():
             self._move_up()
         remove_workdir(self.unfinished)
         for path in filter(STORE.is_leftover, list(self.folder.iterdir())):
@@ -121,24 +137,26 @@ class StoreFolder:
 
     def _move_up(self) -> None:
         files = _read(self.unfinished / MANIFEST)["files"]
-        self.save_progress({"stage": MOVED})
+        self.save_progress({"stage": _MOVED})
         (self.folder / MANIFEST).unlink(missing_ok=True)
-        for path in list(self.folder.iterdir()):
-            if path.name.startswith("shard-") and path.name not in files:
+        for path in list(self.folder.glob("shard-*")):
+            if path.name not in files:
                 path.unlink()
         for name in (*files, MANIFEST):
             if (self.unfinished / name).exists():
                 (self.unfinished / name).replace(self.folder / name)
 
+    def _values_path(self, number: int) -> Path:
+        return self.spool / f"values-{number:05d}.arrow"
+
 
 def _request(config: Config, sources: Sequence[SourceFile]) -> dict[str, Any]:
-    settings = config.to_dict()
     request = {
         "format": FORMAT,
-        "config": {"data": settings["data"], "split": settings["split"]},
+        "config": stored_settings(config),
         "sources": [asdict(source) for source in sources],
     }
-    # As JSON gives it back, so that both sides can be compared.
+    # As JSON gives it back, so it can be compared with an old one.
     plain: dict[str, Any] = json.loads(json.dumps(request))
     return plain
 
@@ -147,5 +165,88 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}); try again, or start over with --force") from error
+        raise UserError(f"{path} cannot be read ({error}). Try again, or start over with --force") from error
     return found
+
+
+class FileCells:
+    """Cells of all rows in one file, chunk after chunk and in a chunk column after column.
+
+    So it is written and read in long strides. Each column of a chunk has the smallest type that holds its codes.
+
+    Args:
+        path: the file.
+        chunks: entries of `chunks` for chunks that exist already; whatever follows them is cut off.
+    """
+
+    def __init__(self, path: Path, chunks: Sequence[Sequence[Any]] = ()) -> None:
+        self.path = path
+        self.chunks: list[list[Any]] = []
+        """For every chunk: its rows, and the type of each column."""
+        self._row_ends, self._byte_starts = [0], [0]
+        for n_rows, types in chunks:
+            self._add(n_rows, list(types))
+        self._file = path.open("r+b" if path.exists() else "w+b")
+        if self.n_bytes > os.fstat(self._file.fileno()).st_size:
+            self._file.close()
+            raise self._cut_off()
+        self._file.truncate(self.n_bytes)
+        self._file.seek(self.n_bytes)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows so far."""
+        return self._row_ends[-1]
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the file."""
+        return self._byte_starts[-1]
+
+    def append(self, columns: Sequence[Array | None]) -> None:
+        """Write the next rows; None for a column that is no longer kept."""
+        n_rows = next(len(cells) for cells in columns if cells is not None)
+        small = [None if cells is None else smallest(cells) for cells in columns]
+        for cells in small:
+            if cells is not None:
+                self._file.write(cells.data)
+        self._add(n_rows, [_ABSENT if cells is None else cells.dtype.str for cells in small])
+
+    def flush(self) -> None:
+        """Force everything to disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def read(self, column: int, start: int, stop: int) -> Iterator[Array]:
+        """Cells of a column from row `start` to `stop`, one array per chunk."""
+        self._file.flush()
+        for chunk, first, last in places(self._row_ends, start, stop):
+            yield self._read(chunk, column, first, last)
+
+    def _add(self, n_rows: int, types: list[str]) -> None:
+        self.chunks.append([n_rows, types])
+        self._row_ends.append(self._row_ends[-1] + n_rows)
+        self._byte_starts.append(self._byte_starts[-1] + n_rows * sum(map(_item_size, types)))
+
+    def _read(self, chunk: int, column: int, start: int, stop: int) -> Array:
+        n_rows, types = self.chunks[chunk]
+        if types[column] == _ABSENT:
+            raise UserError(f"column {column} is not kept for all rows. Start over with --force")
+        dtype = np.dtype(types[column])
+        offset = self._byte_starts[chunk] + n_rows * sum(map(_item_size, types[:column])) + start * dtype.itemsize
+        n_bytes = (stop - start) * dtype.itemsize
+        data = os.pread(self._file.fileno(), n_bytes, offset)
+        if len(data) < n_bytes:
+            raise self._cut_off()
+        return np.frombuffer(data, dtype=dtype)
+
+    def _cut_off(self) -> UserError:
+        return UserError(f"{self.path} is cut off, so the encoding cannot be resumed. Start over with --force")
+
+
+def _item_size(dtype: str) -> int:
+    return 0 if dtype == _ABSENT else np.dtype(dtype).itemsize

@@ -1,29 +1,36 @@
-"""The manifest of a store: what makes a folder a store, and by what its files are known to be whole.
+"""The files of a store: manifest, encoder, and shards of rows as raw little-endian arrays, one file per array.
 
-Shards: the rows of a store as raw little-endian arrays, one file an array and shard.
-
-Files are read by position and not kept mapped, so what was read does not stay in the memory of the process.
+Shards are read by position and not kept mapped, so what was read does not stay in the memory of the process.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
+import polars as pl
 
+from fielddep.config.settings import Config
+from fielddep.encoding.encoder import Encoder
+from fielddep.encoding.rows import IDS, NUMBERS, TARGET, WEIGHT, Array
 from fielddep.errors import StoreError
-from fielddep.tables.files import content_checksum, file_damage
+from fielddep.tables.files import MANIFEST, ManifestFormat, write_atomically, write_json
 
-KIND, FORMAT = "fielddep store", 1
-MANIFEST = "manifest.json"
+STORE_MANIFEST = ManifestFormat(
+    what="store",
+    version=1,
+    error=StoreError,
+    kind="fielddep store",
+    advice=". `fielddep encode` makes a store, and with --resume completes an interrupted one",
+)
+SCHEMA, VOCABULARY = "schema.json", "vocabulary.arrow"
+PARTS = "parts"
 
 Stamp = tuple[int, int, int]
 
@@ -32,56 +39,25 @@ def is_store(path: object) -> bool:
     """Whether a path leads to a folder that holds a store; its content is not checked."""
     if not isinstance(path, (str, os.PathLike)):
         return False
-    manifest = Path(path) / MANIFEST
+    manifest = _read_unchecked(Path(path))
+    return isinstance(manifest, dict) and manifest.get("kind") == STORE_MANIFEST.kind
+
+
+def is_manifest(folder: Path, checksum: str) -> bool:
+    """Whether the manifest of a folder is the one with this checksum."""
+    manifest = _read_unchecked(folder)
+    return isinstance(manifest, dict) and manifest.get("sha256") == checksum
+
+
+def _read_unchecked(folder: Path) -> Any:
     try:
-        content = json.loads(manifest.read_text("utf-8"))
+        return json.loads((folder / MANIFEST).read_bytes())
     except (OSError, ValueError):
-        return False
-    return isinstance(content, dict) and content.get("kind") == KIND
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """What the manifest of a store says.
-
-    Raises:
-        StoreError: there is none, or it cannot be read or was altered, or its format is newer.
-    """
-    path = folder / MANIFEST
-    with _reading(path):
-        if not folder.is_dir():
-            raise StoreError(f"no store at {folder}: expected a folder with {MANIFEST}, as `fielddep encode` writes it")
-        if not path.is_file():
-            raise StoreError(f"{folder} is no whole store: it lacks {MANIFEST}; finish it with encode ... --resume")
-        content = path.read_bytes()
-    try:
-        manifest = json.loads(content)
-        kind, version = manifest["kind"], manifest["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path} is no manifest of a store, or altered ({error}); encode the table again") from None
-    if kind != KIND or not isinstance(version, int) or version > FORMAT:
-        raise StoreError(
-            f"{path} is of kind {kind!r} and format {version}; this fielddep reads {KIND!r} up to format {FORMAT}; "
-            "upgrade fielddep to use it"
-        )
-    if manifest.get("sha256") != content_checksum(manifest):
-        raise StoreError(f"{path} was altered since it was written (its checksum differs); copy it again")
-    return manifest  # type: ignore[no-any-return]  # JSON; the checksum says that it is what the writer wrote
-
-
-def check_file(path: Path, expected: Mapping[str, Any], *, whole: bool) -> None:
-    """Refuse a file that is not what the manifest says: its size and, if `whole`, its checksum.
-
-    Raises:
-        StoreError: names the file.
-    """
-    with _reading(path):
-        damage = file_damage(path, expected, whole=whole)
-    if damage:
-        raise StoreError(damage)
+        return None
 
 
 def manifest_stamp(folder: Path) -> Stamp | None:
-    """What changes when another manifest is put in place: its inode, size and time; None where there is none."""
+    """What changes when another manifest takes its place: inode, size and time; None if there is no manifest."""
     try:
         facts = (folder / MANIFEST).stat()
     except OSError:
@@ -89,28 +65,30 @@ def manifest_stamp(folder: Path) -> Stamp | None:
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
-def is_manifest(folder: Path, checksum: str) -> bool:
-    """Whether the manifest of a folder is the one with this checksum."""
-    try:
-        return bool(json.loads((folder / MANIFEST).read_bytes())["sha256"] == checksum)
-    except (OSError, ValueError, LookupError, TypeError):
-        return False
+def stored_settings(config: Config) -> dict[str, Any]:
+    """The settings that decide what a store holds."""
+    settings = config.to_dict()
+    return {"data": settings["data"], "split": settings["split"]}
 
 
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn an OSError into a StoreError that names the file."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be read: {error.strerror or error}; is it yours to read, and the disk in order?"
-        ) from error
+def save_encoder(folder: Path, encoder: Encoder) -> None:
+    """Write the two files of an encoder, which stores and bundles share."""
+
+    def write_vocabulary(path: Path) -> None:
+        with path.open("wb") as file:  # unlike a path, a Python file makes a full disk an OSError
+            encoder.vocabulary_frame().write_ipc(file)
+
+    write_json(folder / SCHEMA, encoder.to_json())
+    write_atomically(folder / VOCABULARY, write_vocabulary)
 
 
-Array = npt.NDArray[Any]
+def load_encoder(folder: Path) -> Encoder:
+    """Read what `save_encoder` wrote."""
+    state = json.loads((folder / SCHEMA).read_text("utf-8"))
+    return Encoder.from_parts(state, pl.read_ipc(folder / VOCABULARY))
 
-PARTS = "parts"
+
+# --- shards ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +98,7 @@ class ArraySpec:
     Attributes:
         name: ending of its files.
         dtype: as numpy writes it, little-endian.
-        width: columns; 0 for one plain number a row.
+        width: columns; 0 for an array with one number per row.
     """
 
     name: str
@@ -129,55 +107,51 @@ class ArraySpec:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row."""
+        """Bytes per row."""
         return np.dtype(self.dtype).itemsize * max(self.width, 1)
 
     def shape(self, n_rows: int) -> tuple[int, ...]:
-        """Shape of so many rows."""
+        """Shape of an array of `n_rows` rows."""
         return (n_rows, self.width) if self.width else (n_rows,)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
+    def file(self, shard: int) -> str:
+        """Name of the file that holds the array's rows of a shard.
+
+        Example:
+            >>> ArraySpec(name="ids", dtype="<i4", width=3).file(7)
+            'shard-00007.ids'
+        """
+        return f"shard-{shard:05d}.{self.name}"
 
 
-def shard_name(number: int, spec: ArraySpec) -> str:
-    """Name of the file that holds an array of a shard.
-
-    Example:
-        >>> shard_name(7, ArraySpec(name="ids", dtype="<i4", width=3))
-        'shard-00007.ids'
-    """
-    return f"shard-{number:05d}.{spec.name}"
-
-
-def shard_spans(start: int, stop: int, shard_rows: int) -> Iterator[tuple[int, int, int]]:
-    """Shards that hold the rows from `start` to `stop`: number, first row within it, rows.
-
-    Example:
-        >>> list(shard_spans(3, 10, 4))
-        [(0, 3, 1), (1, 0, 4), (2, 0, 2)]
-    """
-    while start < stop:
-        number, first = divmod(start, shard_rows)
-        n_rows = min(shard_rows - first, stop - start)
-        yield number, first, n_rows
-        start += n_rows
+def array_specs(encoder: Encoder) -> tuple[ArraySpec, ...]:
+    """The arrays that the rows of an encoder need; a StoreError if it has no target."""
+    layout, target = encoder.layout, encoder.schema.target
+    if target is None:
+        raise StoreError("a store needs a target, but the encoder's schema has none. Set data.target")
+    specs = [ArraySpec(name=IDS, dtype="<i4", width=layout.n_columns)]
+    if layout.numerical:
+        specs.append(ArraySpec(name=NUMBERS, dtype="<f4", width=len(layout.numerical)))
+    specs.append(ArraySpec(name=TARGET, dtype="<i8" if target.task == "multiclass" else "<f4"))
+    if encoder.schema.weight is not None:
+        specs.append(ArraySpec(name=WEIGHT, dtype="<f4"))
+    return (*specs, ArraySpec(name=PARTS, dtype="|u1"))
 
 
 def read_rows(folder: Path, spec: ArraySpec, start: int, stop: int, shard_rows: int) -> Array:
     """A copy of the rows from `start` to `stop` of one array, in the byte order of this machine.
 
     Raises:
-        StoreError: when a file cannot be read or ends too early.
+        StoreError: a file cannot be read or ends too early.
     """
     rows = np.empty(spec.shape(stop - start), dtype=spec.dtype)
-    filled = rows.reshape(-1).view(np.uint8).data
-    at = 0
-    for number, first, n_rows in shard_spans(start, stop, shard_rows):
-        size = n_rows * spec.row_bytes
-        _read_into(folder / shard_name(number, spec), first * spec.row_bytes, filled[at : at + size])
-        at += size
+    missing = rows.reshape(-1).view(np.uint8).data
+    while start < stop:
+        shard, first = divmod(start, shard_rows)
+        n_rows = min(shard_rows - first, stop - start)
+        n_bytes = n_rows * spec.row_bytes
+        _read_into(folder / spec.file(shard), first * spec.row_bytes, missing[:n_bytes])
+        start, missing = start + n_rows, missing[n_bytes:]
     return rows.astype(rows.dtype.newbyteorder("="), copy=False)
 
 
@@ -188,20 +162,20 @@ def _read_into(path: Path, offset: int, target: memoryview) -> None:
             while len(target):
                 n_bytes = file.readinto(target)
                 if not n_bytes:
-                    raise StoreError(f"{path} is cut off; copy the store again, or encode the table again")
+                    raise StoreError(f"{path} is cut off. Copy the store again, or encode the table again")
                 target = target[n_bytes:]
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror or error}; copy the store again") from error
+        raise StoreError(f"{path} cannot be read: {error.strerror or error}. Copy the store again") from error
 
 
 class ShardWriter:
-    """Writes arrays shard after shard and keeps size and checksum of every whole file.
+    """Writes arrays shard after shard and records size and checksum of every complete file.
 
     Args:
         folder: where the files go.
         specs: the arrays.
-        shard_rows: rows of a shard; the last may have fewer.
-        done: files of whole shards that are there already, as `files` had them; writing goes on behind them.
+        shard_rows: rows per shard; the last may have fewer.
+        done: entries of `files` for complete shards that exist already; writing continues after them.
     """
 
     def __init__(
@@ -211,79 +185,71 @@ class ShardWriter:
         shard_rows: int,
         done: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self.folder = folder
-        self.specs = tuple(specs)
-        self.shard_rows = shard_rows
+        self.folder, self.specs, self.shard_rows = folder, tuple(specs), shard_rows
         self.files: dict[str, dict[str, Any]] = {name: dict(facts) for name, facts in (done or {}).items()}
-        """Bytes and sha256 of every whole file, by name."""
-        self.n_shards = len(self.files) // len(self.specs)
+        """Bytes and sha256 of every complete file, by name."""
         self.n_rows = self.n_shards * shard_rows
         """Rows written so far."""
         self._open: list[_HashedFile] = []
-        self._rows_in_shard = 0
+
+    @property
+    def n_shards(self) -> int:
+        """Complete shards written so far."""
+        return len(self.files) // len(self.specs)
 
     def append(self, arrays: Mapping[str, Array]) -> None:
-        """Write rows, given as one array for every spec."""
+        """Write rows, given as arrays by name, with one for every spec."""
         n_rows = len(arrays[self.specs[0].name])
         for spec in self.specs:
             if arrays[spec.name].shape != spec.shape(n_rows):
                 raise ValueError(f"{spec.name} must have shape {spec.shape(n_rows)}; given {arrays[spec.name].shape}")
-        at = 0
-        while at < n_rows:
-            take = min(self.shard_rows - self._rows_in_shard, n_rows - at)
-            self._write({name: rows[at : at + take] for name, rows in arrays.items()})
-            at += take
+        start = 0
+        while start < n_rows:
+            stop = min(n_rows, start + self.shard_rows - self.n_rows % self.shard_rows)
+            self._write({spec.name: arrays[spec.name][start:stop] for spec in self.specs}, stop - start)
+            start = stop
+
+    def end_shard(self) -> None:
+        """Complete the current shard."""
+        self.files.update({file.path.name: file.finish() for file in self._open})
+        self._open = []
 
     def close(self) -> None:
-        """End the last shard."""
-        if self._open:
-            self._end_shard()
-
-    def abandon(self) -> None:
-        """Close the files of a shard that will not be ended."""
+        """Close the files of an incomplete shard after a failure."""
         for file in self._open:
             file.close()
         self._open = []
 
-    def _write(self, arrays: Mapping[str, Array]) -> None:
+    def _write(self, arrays: Mapping[str, Array], n_rows: int) -> None:
         if not self._open:
-            self._open = [_HashedFile(self.folder / shard_name(self.n_shards, spec)) for spec in self.specs]
+            self._open = [_HashedFile(self.folder / spec.file(self.n_shards)) for spec in self.specs]
         for spec, file in zip(self.specs, self._open, strict=True):
             file.write(np.ascontiguousarray(arrays[spec.name], dtype=spec.dtype))
-        n_rows = len(arrays[self.specs[0].name])
         self.n_rows += n_rows
-        self._rows_in_shard += n_rows
-        if self._rows_in_shard == self.shard_rows:
-            self._end_shard()
-
-    def _end_shard(self) -> None:
-        for file in self._open:
-            self.files[file.path.name] = file.finish()
-        self._open, self._rows_in_shard = [], 0
-        self.n_shards += 1
+        if self.n_rows % self.shard_rows == 0:
+            self.end_shard()
 
 
 class _HashedFile:
-    """A file whose checksum is taken while it is written."""
+    """A file whose checksum is computed while it is written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._digest = hashlib.sha256()
-        self._n_bytes = 0
         self._file: BinaryIO = path.open("wb")
 
     def write(self, rows: Array) -> None:
-        view = rows.reshape(-1).view(np.uint8).data
-        self._file.write(view)
-        self._digest.update(view)
-        self._n_bytes += len(view)
+        data = rows.reshape(-1).view(np.uint8).data
+        self._file.write(data)
+        self._digest.update(data)
 
     def finish(self) -> dict[str, Any]:
-        """Put the file on disk; gives its size and checksum."""
+        """Force the file to disk; returns its size and checksum."""
         self._file.flush()
         os.fsync(self._file.fileno())
+        facts = {"bytes": self._file.tell(), "sha256": self._digest.hexdigest()}
         self._file.close()
-        return {"bytes": self._n_bytes, "sha256": self._digest.hexdigest()}
+        return facts
 
     def close(self) -> None:
         self._file.close()

@@ -14,21 +14,21 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fielddep.encoding.coded import DEFAULT_SIZES
 from fielddep.encoding.rows import Array, EncodedRows, Layout, RowNumbers
 from fielddep.encoding.split import PART_NAMES, Parts
 from fielddep.errors import StoreError
 from fielddep.store.format import PARTS, ArraySpec, Stamp, is_manifest, manifest_stamp, read_rows
 
-CHUNK_ROWS = 1 << 14
 COUNTED_ROWS = 1 << 20
-"""Parts of rows that are looked at together when the rows of a part are counted."""
+"""Rows whose parts are read at a time to count them."""
 
 
 class Shards(Protocol):
     """Rows in the order of the source, and the part of each."""
 
     on_disk: ClassVar[bool]
-    """Whether reading takes time, so that a thread should read ahead."""
+    """Whether reading takes time, so a thread should read ahead."""
 
     @property
     def layout(self) -> Layout:
@@ -40,7 +40,7 @@ class Shards(Protocol):
 
     @property
     def chunk_rows(self) -> int:
-        """Rows read at a time; the last chunk may have fewer."""
+        """Rows per chunk; the last may have fewer."""
 
     @property
     def chunk_parts(self) -> RowNumbers:
@@ -53,7 +53,7 @@ class Shards(Protocol):
         """Their parts."""
 
     def check(self) -> None:
-        """Refuse to read on where the rows are no longer those of the start."""
+        """Raise a StoreError if the rows were replaced."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,7 +62,7 @@ class MemoryShards:
 
     rows: EncodedRows
     row_parts: Parts
-    chunk_rows: int = CHUNK_ROWS
+    chunk_rows: int = DEFAULT_SIZES.part_rows
     on_disk: ClassVar[bool] = False
 
     @property
@@ -101,12 +101,12 @@ class FileShards:
         folder: the store.
         layout: what the ids mean.
         n_rows: all rows.
-        shard_rows: rows of a shard.
-        chunk_rows: rows per line of `chunk_parts`.
+        shard_rows: rows per shard.
+        chunk_rows: rows per chunk of `chunk_parts`.
         chunk_parts: rows of each part in each chunk, (K, 3).
-        arrays: what each row consists of.
-        sha256: checksum of the manifest, by which another store in the same place is known.
-        stamp: what shows at a glance that the manifest is still the same file.
+        arrays: the arrays that hold the rows.
+        sha256: checksum of the manifest, which another store in the same place would not have.
+        stamp: tells without reading it whether the manifest is still the same file.
     """
 
     folder: Path
@@ -122,7 +122,7 @@ class FileShards:
 
     @classmethod
     def of(cls, folder: Path, manifest: Mapping[str, Any], layout: Layout, stamp: Stamp | None) -> FileShards:
-        """What the manifest of a store says of its rows."""
+        """The rows that a manifest describes."""
         return cls(
             folder=folder,
             layout=layout,
@@ -139,7 +139,7 @@ class FileShards:
         """The rows from `start` to `stop`, copied into memory.
 
         Raises:
-            StoreError: a file cannot be read, or the store was replaced since it was opened.
+            StoreError: a file cannot be read, or the store was replaced after it was opened.
         """
         names = [name for name in self.arrays if name != PARTS]
         return EncodedRows(layout=self.layout, arrays=self._read(names, start, stop))
@@ -149,17 +149,14 @@ class FileShards:
         return self._read([PARTS], start, stop)[PARTS]
 
     def check(self) -> None:
-        """Refuse to read on when another store was put in the place of this one since it was opened.
+        """Raise a StoreError if another store took the place of this one after it was opened.
 
-        A replacement takes the old manifest away before it touches a shard. So rows that were read before this passes
-        are rows of this store.
-
-        Raises:
-            StoreError: the manifest is another one, or gone.
+        A replacement removes the old manifest before it touches a shard. So if this passes, all rows read before it
+        belong to this store.
         """
         if manifest_stamp(self.folder) != self.stamp and not is_manifest(self.folder, self.sha256):
             raise StoreError(
-                f"the store {self.folder} was replaced or removed since it was opened; open it again, and train or "
+                f"the store {self.folder} was replaced or removed since it was opened. Open it again, and train or "
                 "evaluate from the start"
             )
 
@@ -169,15 +166,15 @@ class FileShards:
         try:
             return {n: read_rows(self.folder, self.arrays[n], start, stop, self.shard_rows) for n in names}
         finally:
-            self.check()  # also when reading failed: that it was replaced is the better reason
+            self.check()  # also if reading failed: a replaced store is the better reason
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StorePart:
-    """Rows of a store: those of one part, or all. What a loader, metrics or a sample of rows needs.
+    """Rows of a store: those of the part `name`, or all.
 
     Raises:
-        StoreError: for a name that is no part.
+        StoreError: there is no such part.
     """
 
     shards: Shards
@@ -185,7 +182,7 @@ class StorePart:
 
     def __post_init__(self) -> None:
         if self.name is not None and self.name not in PART_NAMES:
-            raise StoreError(f"a part is one of {', '.join(PART_NAMES)}; given {self.name!r}")
+            raise StoreError(f"a part must be one of {', '.join(PART_NAMES)}; given {self.name!r}")
 
     @classmethod
     def of(cls, rows: EncodedRows) -> StorePart:
@@ -201,7 +198,7 @@ class StorePart:
         return self.shards.layout
 
     def chunks(self) -> Iterator[EncodedRows]:
-        """All rows in the order of the source, chunk after chunk; a chunk without any is skipped."""
+        """All rows in the order of the source, chunk by chunk; empty chunks are skipped."""
         size = self.shards.chunk_rows
         for chunk in np.flatnonzero(self.counts(size)).tolist():
             yield self.read(chunk * size, (chunk + 1) * size)
@@ -223,9 +220,9 @@ class StorePart:
         return start + np.flatnonzero(self.shards.parts(start, stop) == PART_NAMES.index(self.name))
 
     def counts(self, chunk_rows: int) -> RowNumbers:
-        """Rows of the part in each chunk of so many rows of the source.
+        """Rows of the part in each chunk of `chunk_rows` rows of the source.
 
-        Reads one byte a row, or nothing for the chunks of the store.
+        Reads one byte per row, or nothing if the store has chunks of this size.
         """
         if self.name is None:
             starts = np.arange(0, self.shards.n_rows, chunk_rows)
@@ -241,12 +238,7 @@ class StorePart:
         return np.concatenate([np.empty(0, dtype=np.int64), *found])
 
     def spread(self, n_rows: int, chunk_rows: int = 1 << 11) -> Iterator[EncodedRows]:
-        """Rows from everywhere, without reading all of a large store: chunks of it, evenly spread.
-
-        Args:
-            n_rows: how many rows of the store, of whatever part, are read at least, where there are so many.
-            chunk_rows: rows of a chunk.
-        """
+        """Evenly spread chunks with at least `n_rows` rows of any part, to sample a large store without reading it."""
         if self.shards.n_rows <= n_rows:
             yield from self.chunks()
             return
@@ -257,7 +249,7 @@ class StorePart:
 
 
 def _counts(is_counted: npt.NDArray[np.bool_], chunk_rows: int) -> RowNumbers:
-    """How many are true in each chunk."""
+    """How many are True in each chunk."""
     if not len(is_counted):
         return np.empty(0, dtype=np.int64)
     return np.add.reduceat(is_counted, np.arange(0, len(is_counted), chunk_rows), dtype=np.int64)

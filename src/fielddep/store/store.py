@@ -2,20 +2,19 @@
 
     manifest.json      format, settings, rows, sources, rows of each part per chunk, size and sha256 of every file
     schema.json        schema, numeric scales and bins
-    vocabulary.arrow   one row a value: field, value, id, count
+    vocabulary.arrow   one row per value: field, value, id, count
     shard-00000.ids    and .numbers, .target, .weight, .parts: raw little-endian arrays
 
-The manifest is written last: a folder without it is no store. Equal tables and settings give equal bytes but for the
-sources, of which name, size and time of change are kept.
+The manifest is written last: a folder without one is not a store. Equal tables and settings give equal bytes, except
+for the names, sizes and modification times of the sources.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,27 +25,26 @@ import polars as pl
 from fielddep.config.settings import Config
 from fielddep.encoding.coded import DEFAULT_SIZES
 from fielddep.encoding.encoder import Encoder, UnknownReport
-from fielddep.encoding.rows import IDS, NUMBERS, TARGET, WEIGHT, Array, EncodedRows, Layout
+from fielddep.encoding.rows import Array, EncodedRows, Layout
 from fielddep.encoding.split import PART_NAMES, Parts
 from fielddep.errors import FieldDepError, StoreError
 from fielddep.store.format import (
-    FORMAT,
-    KIND,
-    MANIFEST,
     PARTS,
-    ArraySpec,
+    SCHEMA,
+    STORE_MANIFEST,
+    VOCABULARY,
     ShardWriter,
-    check_file,
+    array_specs,
     is_store,
+    load_encoder,
     manifest_stamp,
-    read_manifest,
+    save_encoder,
+    stored_settings,
 )
 from fielddep.store.shards import FileShards, MemoryShards, Shards, StorePart
-from fielddep.tables.files import content_checksum, file_facts, write_atomically, write_json
+from fielddep.tables.files import file_facts
 
-SCHEMA, VOCABULARY = "schema.json", "vocabulary.arrow"
-
-__all__ = ["MANIFEST", "PART_NAMES", "SCHEMA", "VOCABULARY", "Store", "StoreWriter", "array_specs", "is_store"]
+__all__ = ["PART_NAMES", "MemoryWriter", "Store", "StoreWriter", "is_store", "stored_rows"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,12 +53,12 @@ class Store:
 
     Attributes:
         encoder: what the ids mean.
-        config: data and split settings that it was made with; the other sections are defaults.
+        config: data and split settings it was built with; the other sections are defaults.
         shards: its rows.
-        path: its folder; None for one in memory.
-        sources: name, size and time of change of the files it was made from.
+        path: its folder; None if it is in memory.
+        sources: name, size and modification time of the files it was built from.
         warnings: what is odd about its parts.
-        sha256: checksum of its manifest; empty for one in memory.
+        sha256: checksum of its manifest; empty if it is in memory.
     """
 
     encoder: Encoder
@@ -73,23 +71,20 @@ class Store:
 
     @classmethod
     def open(cls, folder: str | Path, *, check: bool = False) -> Store:
-        """Open a store; the size of every file and the checksums of the small ones are verified.
+        """Open a store and verify the size of every file and the checksums of the small ones.
 
-        Args:
-            folder: the store.
-            check: verify the checksums of the shards too, which reads them all.
+        With `check`, the checksums of the shards are verified too, which reads them all.
 
         Raises:
-            StoreError: for a missing, cut-off, altered or newer-format file, naming it.
+            StoreError: names a file that is missing, cut off, altered or of a newer format.
         """
         folder = Path(folder)
         stamp = manifest_stamp(folder)
-        manifest = read_manifest(folder)
-        for name, expected in manifest["files"].items():
-            check_file(folder / name, expected, whole=check or name in (SCHEMA, VOCABULARY))
+        manifest = STORE_MANIFEST.read(folder)
+        STORE_MANIFEST.check_files(folder, manifest, sizes_only=not check)
+        STORE_MANIFEST.check_files(folder, manifest, (SCHEMA, VOCABULARY))
         try:
-            state = json.loads((folder / SCHEMA).read_text("utf-8"))
-            encoder = Encoder.from_parts(state, pl.read_ipc(folder / VOCABULARY))
+            encoder = load_encoder(folder)
             return cls(
                 encoder=encoder,
                 config=Config.from_dict(manifest["config"]),
@@ -100,18 +95,18 @@ class Store:
                 sha256=manifest["sha256"],
             )
         except (FieldDepError, LookupError, TypeError, ValueError, OSError, pl.exceptions.PolarsError) as error:
-            raise StoreError(f"store {folder} is whole but cannot be used: {error}; encode the table again") from error
+            raise StoreError(f"store {folder} is intact but cannot be used: {error}. Encode the table again") from error
 
     @property
     def folder(self) -> Path:
-        """Its folder, which only a store on disk has."""
+        """The folder of a store on disk."""
         if self.path is None:
-            raise StoreError("a store in memory has no folder; build it with one")
+            raise StoreError("a store in memory has no folder. Build it in one")
         return self.path
 
     @property
     def layout(self) -> Layout:
-        """What a model must know of the columns of ids."""
+        """What a model must know about the columns of ids."""
         return self.encoder.layout
 
     @property
@@ -126,7 +121,7 @@ class Store:
 
     @cached_property
     def digest(self) -> str:
-        """Checksum of rows, parts and encoder; of a store on disk, of its manifest, which holds those of its files."""
+        """Checksum of rows, parts and encoder; on disk that of the manifest, which covers every file."""
         if self.sha256:
             return self.sha256
         state = hashlib.sha256(self.encoder.digest.encode())
@@ -138,36 +133,31 @@ class Store:
         """Read all files and compare them with their checksums.
 
         Raises:
-            StoreError: names the file that was altered or cut off; or the store was replaced.
+            StoreError: names a file that was altered or cut off, or the store was replaced.
         """
         self.shards.check()
         if self.path is not None:
-            for name, expected in read_manifest(self.path)["files"].items():
-                check_file(self.path / name, expected, whole=True)
+            STORE_MANIFEST.check_files(self.path, STORE_MANIFEST.read(self.path))
         self.shards.check()
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Refuse an encoder that gives other ids than those of the store.
-
-        Raises:
-            StoreError: says what to do instead.
-        """
+        """Raise a StoreError if an encoder gives other ids than those of the store."""
         if encoder.digest != self.encoder.digest:
             raise StoreError(
-                f"the model must have been trained on the store {self.path or 'in memory'}, or on the same table with "
-                "the same settings; its ids mean other values. Give the table that the store was made from"
+                f"the model must be trained on the store {self.path or 'in memory'}, or on the same table with the "
+                "same settings; its ids mean other values. Give the table that the store was built from"
             )
 
     def read(self, start: int, stop: int) -> EncodedRows:
         """The rows from `start` to `stop` in the order of the source; do not change them.
 
         Raises:
-            StoreError: a file cannot be read, or the store was replaced since it was opened.
+            StoreError: a file cannot be read, or the store was replaced after it was opened.
         """
         return self.shards.read(start, stop)
 
     def parts(self, start: int, stop: int) -> Parts:
-        """Part of every row, as a place in `PART_NAMES`."""
+        """The part of every row, as an index into `PART_NAMES`."""
         return self.shards.parts(start, stop)
 
     def part(self, name: str | None = None) -> StorePart:
@@ -175,26 +165,20 @@ class Store:
         return StorePart(shards=self.shards, name=name)
 
     def chunks(self, part: str | None = None) -> Iterator[EncodedRows]:
-        """The rows of a part, or all, chunk after chunk in the order of the source."""
+        """The rows of a part, or all, chunk by chunk in the order of the source."""
         return self.part(part).chunks()
 
 
 def stored_rows(
     store: Store, encoder: Encoder, *, part: str | None = None, with_target: bool = False
 ) -> Iterator[tuple[EncodedRows, UnknownReport]]:
-    """Rows of a store chunk by chunk, in the source's order, for a model with this encoder.
+    """Rows of a part, or all, for a model with this encoder, chunk by chunk in the order of the source.
 
-    Nothing is refused as unknown: a row with the rare id counts as unknown, whether its value was rare in training or
-    never seen there.
-
-    Args:
-        store: the rows.
-        encoder: that of the model.
-        part: train, validation or test; None gives all rows.
-        with_target: also give target and weights.
+    No value is refused as unknown. A row with the rare id counts as unknown, whether its value was rare in training or
+    never seen there. `with_target` includes target and weights.
 
     Raises:
-        StoreError: when the encoder is not that of the store.
+        StoreError: the store has another encoder.
     """
     store.check_encoder(encoder)
     for chunk in store.chunks(part):
@@ -202,16 +186,16 @@ def stored_rows(
         yield chunk if with_target else chunk.with_arrays(target=None, weight=None), report
 
 
-class StoreWriter:
-    """Writes a store to a folder: rows first, in any chunks, then everything else by `finish`.
+class StoreWriter(ShardWriter):
+    """Writes a store to a folder: rows in chunks of any size, then everything else in `finish`.
 
     Args:
-        folder: where it goes; must exist.
+        folder: must exist.
         encoder: what the ids mean.
         config: settings, of which data and split are kept.
-        shard_rows: rows of a shard, a multiple of `chunk_rows`.
-        chunk_rows: rows for which the rows of each part are counted.
-        progress: what `progress` gave after whole shards, to resume after them.
+        shard_rows: rows per shard, a multiple of `chunk_rows`.
+        chunk_rows: rows per chunk whose parts are counted.
+        progress: a result of `progress`, to resume after the shards it lists.
     """
 
     def __init__(
@@ -226,83 +210,55 @@ class StoreWriter:
     ) -> None:
         if shard_rows % chunk_rows:
             raise ValueError(f"shard_rows must be a multiple of chunk_rows; given {shard_rows} and {chunk_rows}")
-        self.folder, self.encoder, self.config = Path(folder), encoder, config
-        self.chunk_rows = chunk_rows
         done = progress or {"files": {}, "block_parts": []}
-        self._shards = ShardWriter(self.folder, array_specs(encoder), shard_rows, done["files"])
+        super().__init__(Path(folder), array_specs(encoder), shard_rows, done["files"])
+        self.encoder, self.config, self.chunk_rows = encoder, config, chunk_rows
         self._chunk_parts: list[list[int]] = [list(counts) for counts in done["block_parts"]]
 
     @property
-    def n_rows(self) -> int:
-        """Rows written so far."""
-        return self._shards.n_rows
-
-    @property
-    def n_shards(self) -> int:
-        """Whole shards written so far."""
-        return self._shards.n_shards
+    def row_bytes(self) -> int:
+        """Bytes per row."""
+        return sum(spec.row_bytes for spec in self.specs)
 
     def append(self, arrays: Mapping[str, Array]) -> None:
         """Write rows, given as arrays by name: those of `EncodedRows`, and parts."""
         self._count_parts(arrays[PARTS])
-        self._shards.append({spec.name: arrays[spec.name] for spec in self._shards.specs})
+        super().append(arrays)
 
     def progress(self) -> dict[str, Any]:
-        """Whole shards written so far, as plain values; rows of a shard that is not whole do not count."""
-        n_chunks = self._shards.n_shards * self._shards.shard_rows // self.chunk_rows
-        return {"files": self._shards.files, "block_parts": self._chunk_parts[:n_chunks]}
+        """The complete shards written so far, as plain values."""
+        n_chunks = self.n_shards * self.shard_rows // self.chunk_rows
+        return {"files": self.files, "block_parts": self._chunk_parts[:n_chunks]}
 
     def finish(self, sources: Sequence[Mapping[str, Any]] = (), warnings: Sequence[str] = ()) -> Store:
-        """End the last shard, write schema and vocabulary, and the manifest last."""
-        self._shards.close()
-        write_json(self.folder / SCHEMA, self.encoder.to_json())
-        write_atomically(self.folder / VOCABULARY, self._write_vocabulary)
-        files = {
-            **self._shards.files,
-            **{name: file_facts(self.folder / name) for name in (SCHEMA, VOCABULARY)},
-        }
-        write_json(self.folder / MANIFEST, self._manifest(files, sources, warnings))
-        return Store.open(self.folder)
-
-    def close(self) -> None:
-        """Let go of the files of a shard that is not whole; for a writing that failed."""
-        self._shards.abandon()
-
-    def _write_vocabulary(self, path: Path) -> None:
-        with path.open("wb") as file:  # a file of Python's raises what a full disk means
-            self.encoder.vocabulary_frame().write_ipc(file)
-
-    def _count_parts(self, parts: Parts) -> None:
-        at, first = 0, self.n_rows
-        while at < len(parts):
-            chunk, place = divmod(first + at, self.chunk_rows)
-            take = min(self.chunk_rows - place, len(parts) - at)
-            counts = np.bincount(parts[at : at + take], minlength=len(PART_NAMES))
-            if chunk == len(self._chunk_parts):
-                self._chunk_parts.append([0] * len(PART_NAMES))
-            self._chunk_parts[chunk] = [a + int(b) for a, b in zip(self._chunk_parts[chunk], counts, strict=True)]
-            at += take
-
-    def _manifest(
-        self, files: Mapping[str, Any], sources: Sequence[Mapping[str, Any]], warnings: Sequence[str]
-    ) -> dict[str, Any]:
-        settings = self.config.to_dict()
-        manifest: dict[str, Any] = {
-            "kind": KIND,
-            "format": FORMAT,
+        """Complete the last shard, write the encoder, and the manifest last."""
+        self.end_shard()
+        save_encoder(self.folder, self.encoder)
+        content: dict[str, Any] = {
             "version": importlib.metadata.version("fielddep"),
-            "config": {"data": settings["data"], "split": settings["split"]},
+            "config": stored_settings(self.config),
             "n_rows": self.n_rows,
-            "shard_rows": self._shards.shard_rows,
+            "shard_rows": self.shard_rows,
             "block_rows": self.chunk_rows,
             "block_parts": self._chunk_parts,
-            "arrays": [spec.to_json() for spec in self._shards.specs],
+            "arrays": [asdict(spec) for spec in self.specs],
             "sources": [dict(source) for source in sources],
-            "files": dict(files),
         }
         if warnings:
-            manifest["warnings"] = list(warnings)
-        return {**manifest, "sha256": content_checksum(manifest)}
+            content["warnings"] = list(warnings)
+        encoder_files = {name: file_facts(self.folder / name) for name in (SCHEMA, VOCABULARY)}
+        STORE_MANIFEST.write(self.folder, content, {**self.files, **encoder_files})
+        return Store.open(self.folder)
+
+    def _count_parts(self, parts: Parts) -> None:
+        n_parts, start, stop = len(PART_NAMES), self.n_rows, self.n_rows + len(parts)
+        first_chunk = start // self.chunk_rows
+        chunks = np.arange(start, stop) // self.chunk_rows - first_chunk
+        n_chunks = -(-stop // self.chunk_rows) - first_chunk
+        counts = np.bincount(chunks * n_parts + parts, minlength=n_chunks * n_parts).reshape(-1, n_parts)
+        if start % self.chunk_rows:
+            counts[0] += self._chunk_parts.pop()
+        self._chunk_parts += counts.tolist()
 
 
 class MemoryWriter:
@@ -339,21 +295,3 @@ class MemoryWriter:
             sources=tuple(dict(source) for source in sources),
             warnings=tuple(warnings),
         )
-
-
-def array_specs(encoder: Encoder) -> tuple[ArraySpec, ...]:
-    """The arrays that rows of an encoder need.
-
-    Raises:
-        StoreError: when the encoder has no target.
-    """
-    layout, target = encoder.layout, encoder.schema.target
-    if target is None:
-        raise StoreError("a store needs a target; the encoder's schema has none: set data.target")
-    specs = [ArraySpec(name=IDS, dtype="<i4", width=layout.n_columns)]
-    if layout.numerical:
-        specs.append(ArraySpec(name=NUMBERS, dtype="<f4", width=len(layout.numerical)))
-    specs.append(ArraySpec(name=TARGET, dtype="<i8" if target.task == "multiclass" else "<f4"))
-    if encoder.schema.weight is not None:
-        specs.append(ArraySpec(name=WEIGHT, dtype="<f4"))
-    return (*specs, ArraySpec(name=PARTS, dtype="|u1"))

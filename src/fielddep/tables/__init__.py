@@ -1,1 +1,1 @@
-"""Tables: readers and writers of files and frames, folders, files that are written whole or not at all."""
+"""Tables: reading files and frames, atomic files, manifests, and folders that are complete or unfinished."""

@@ -1,10 +1,10 @@
-"""Delimited text: its delimiter and column names, and its rows, block by block, from any position on.
+"""Delimited text: its delimiter and column names, and its rows, chunk by chunk, from any position on.
 
-A block is read, checked and parsed by Polars in one pass. Polars fills short rows silently and misreads blank lines and
-quotes in the middle of a cell, so `text.StructureCheck` looks at every block first; from the first block that Polars
-would misread, the csv module reads the rest of the file, which is slower and gives the same cells.
+Polars parses the text, but it silently fills short rows and misreads blank lines and quotes in the middle of a cell. So
+`text.StructureCheck` looks at every chunk first. From the first chunk that Polars would misread, the csv module reads
+the rest of the file, which is slower and gives the same cells.
 
-The first line that is not blank names the columns; an empty first name, as an index written by pandas or R has, becomes
+The first line that is not blank names the columns; an empty first name, as pandas and R write for an index, becomes
 `column_0`. Blank lines are skipped, except in a file of one column, where they are empty cells.
 """
 
@@ -28,28 +28,29 @@ from fielddep.tables.text import (
     StructureCheck,
     allow_long_cells,
     decode_line,
+    endless_row,
     is_utf8,
-    no_rows,
     open_bytes,
+    ragged_row,
     read_start,
     reading_errors,
-    records,
     transcode,
     unclosed_quote,
 )
 
-DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
-_NAMES = {**DELIMITERS, " ": "space"}
+CHUNK_BYTES = 1 << 23
+_CSV_ROWS = 1 << 16
+_DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
 _SAMPLE_LINES = 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class DelimitedFile:
-    """A delimited file of which the header is known.
+    """A delimited file with known columns.
 
     Attributes:
-        path: as the user named it.
-        source: the same text as UTF-8; another file where the encoding is another.
+        path: the file as errors name it.
+        source: the file that holds its text as UTF-8: the same one, or a copy.
         delimiter: one character.
         names: columns.
         has_header: whether the first line names the columns.
@@ -63,19 +64,23 @@ class DelimitedFile:
 
     @property
     def width_source(self) -> str:
-        """What says how many cells a row has, for messages."""
+        """What fixes the number of cells in a row, for messages."""
         return "as in the header" if self.has_header else f"({self.names[0]} to {self.names[-1]})"
 
 
-def open_delimited(path: Path, *, delimiter: str | None = None, encoding: str = "utf8") -> DelimitedFile:
-    """Find delimiter and column names; nothing after the header is read.
+def open_delimited(
+    path: Path, *, delimiter: str | None = None, encoding: str = "utf8", source: Path | None = None
+) -> DelimitedFile:
+    """Find delimiter and column names in the start of a file.
+
+    With `source`, the text is read as UTF-8 from there, and `path` is only a name for errors.
 
     Raises:
         TableError: the file is missing, empty or badly encoded, or its header cannot be used.
         ConfigError: delimiter or encoding cannot be used.
     """
     with reading_errors(path):
-        source = path if is_utf8(encoding) else transcode(path, encoding)
+        source = source or (path if is_utf8(encoding) else transcode(path, encoding))
         sample = read_start(source)
     if not sample.strip():
         raise TableError(f"{path} is empty; expected a line of column names and rows")
@@ -84,11 +89,7 @@ def open_delimited(path: Path, *, delimiter: str | None = None, encoding: str = 
 
 
 def without_header(path: Path, names: Sequence[str], *, delimiter: str) -> DelimitedFile:
-    """A UTF-8 file of known columns whose first line is a row.
-
-    Raises:
-        TableError: the file is missing or empty.
-    """
+    """A UTF-8 file with known columns whose first line is a row; a TableError if it is missing or empty."""
     with reading_errors(path):
         sample = read_start(path)
     if not sample.strip():
@@ -100,9 +101,9 @@ def without_header(path: Path, names: Sequence[str], *, delimiter: str) -> Delim
 
 
 def find_delimiter(sample: bytes) -> str | None:
-    """The delimiter that splits the first lines evenly; None when none gives more than one column."""
+    """The delimiter that splits the first lines most evenly; None if none gives more than one column."""
     best, best_score = None, (0.5, 1)
-    for candidate in DELIMITERS:
+    for candidate in _DELIMITERS:
         score = _evenness(sample, candidate)
         if score[1] > 1 and score > best_score:
             best, best_score = candidate, score
@@ -114,7 +115,7 @@ def _evenness(sample: bytes, delimiter: str) -> tuple[float, int]:
     text = io.StringIO(sample.decode("utf-8", errors="replace"), newline="")
     lines = list(itertools.islice(text, _SAMPLE_LINES))
     if len(sample) == SAMPLE_BYTES and 1 < len(lines) < _SAMPLE_LINES:
-        lines.pop()  # cut off in the middle by the size of the sample
+        lines.pop()  # the end of the sample cuts it off
     allow_long_cells()
     try:
         widths = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
@@ -128,23 +129,23 @@ def _choose_delimiter(path: Path, sample: bytes, given: str | None) -> str:
     if given is None:
         share, width = _evenness(sample, " ")
         if found is None and width > 1 and share == 1 and sample.count(b"\n") > 1:
-            raise TableError(f"{path} seems to be delimited by spaces; if so, set data.delimiter = ' '")
+            raise TableError(f"{path} seems to be delimited by spaces. If so, set data.delimiter = ' '")
         return found or ","
     delimiter = "\t" if given in ("\\t", "tab") else given
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
         raise ConfigError(f"data.delimiter must be one ASCII character, not a quote or line end; given {given!r}")
     if found not in (None, delimiter) and _evenness(sample, delimiter)[1] == 1:
         raise TableError(
-            f"{path} has one column when delimited by {_NAMES.get(delimiter, repr(delimiter))}; it seems to be "
-            f"delimited by {_NAMES[str(found)]}: set data.delimiter = {found!r}"
+            f"{path} has one column when delimited by {_DELIMITERS.get(delimiter, repr(delimiter))}; it seems to be "
+            f"delimited by {_DELIMITERS[str(found)]}. If so, set data.delimiter = {found!r}"
         )
     return delimiter
 
 
 def _header(path: Path, sample: bytes, delimiter: str) -> list[str]:
-    """Column names from the first line that is not blank."""
+    """Column names in the first line that is not blank."""
     if b"\n" not in sample and b"\r" in sample:
-        raise TableError(f"{path} ends its lines with a carriage return only; convert them to newlines")
+        raise TableError(f"{path} ends its lines with a carriage return only. Convert them to newlines")
     allow_long_cells()
     try:
         first = next(csv.reader(_header_lines(path, sample), delimiter=delimiter, strict=True))
@@ -152,28 +153,25 @@ def _header(path: Path, sample: bytes, delimiter: str) -> list[str]:
         raise unclosed_quote(path, 1) from None
     names = ["column_0" if i == 0 and not name else name for i, name in enumerate(first)]
     if not all(names):
-        raise TableError(f"{path}: column {names.index('') + 1} of {len(names)} has no name; name it in line 1")
+        raise TableError(f"{path}: column {names.index('') + 1} of {len(names)} has no name. Name it in line 1")
     refuse_duplicates(names, str(path))
     return names
 
 
 def _header_lines(path: Path, sample: bytes) -> Iterator[str]:
-    started = False
-    for number, line in enumerate(sample.splitlines(keepends=True), 1):
-        if started or line.strip(b"\r\n"):
-            started = True
-            yield decode_line(path, line, number)
+    numbered = enumerate(sample.splitlines(keepends=True), 1)
+    for number, line in itertools.dropwhile(lambda pair: not pair[1].strip(b"\r\n"), numbered):
+        yield decode_line(path, line, number)
 
 
 def refuse_duplicates(names: Sequence[str], where: str) -> None:
-    """Raise a TableError that lists the names that occur more than once."""
+    """Raise a TableError that lists names that occur more than once."""
     double = [repr(name) for name, n in collections.Counter(names).items() if n > 1]
     if double:
-        raise TableError(f"{where}: column names must differ; more than once: {', '.join(double[:10])}; rename them")
+        raise TableError(f"{where}: column names must differ, but these occur twice: {', '.join(double[:10])}")
 
 
-BLOCK_BYTES = 1 << 23
-_CSV_ROWS = 1 << 16
+# --- rows -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +179,7 @@ class Place:
     """A place between two rows of a file.
 
     Attributes:
-        offset: bytes of unpacked text before it, or rows in a file that is no text.
+        offset: bytes of unpacked text before it; in a file that is not text, rows.
         line: number of the next line.
     """
 
@@ -189,47 +187,41 @@ class Place:
     line: int = 1
 
 
-def delimited_rows(
-    file: DelimitedFile, columns: Sequence[str], start: Place, block_bytes: int | None = None
-) -> Iterator[tuple[pl.DataFrame, Place]]:
-    """Rows from a place on, in portions, each with the place behind it; all columns are text, empty cells "".
+Rows = Iterator[tuple[pl.DataFrame, Place]]
+"""Chunks of rows, each with the place after it."""
+
+
+def delimited_rows(file: DelimitedFile, columns: Sequence[str], start: Place) -> Rows:
+    """Rows from a place on; all columns are text, empty cells "".
 
     Raises:
         TableError: the file cannot be read or is malformed; the message names the line.
     """
-    block_bytes = block_bytes or BLOCK_BYTES
     n_rows = 0
-    reached = start
-    with reading_errors(file.path), open_bytes(file.source) as stream:
-        for rows, reached in _plain_rows(file, columns, stream, start, block_bytes):
-            n_rows += len(rows)
-            if len(rows):
-                yield rows, reached
-    with reading_errors(file.path), open_bytes(file.source) as stream:
-        _go_to(stream, reached.offset)
-        for rows, behind in _other_rows(file, columns, stream, reached):
-            n_rows += len(rows)
-            yield rows, behind
+    place = start
+    for read in (_polars_rows, _csv_rows):
+        with reading_errors(file.path), open_bytes(file.source) as stream:
+            _go_to(stream, place.offset)
+            for rows, after in read(file, columns, stream, place):
+                n_rows += len(rows)
+                if len(rows):
+                    yield rows, after
+                place = after
     if not n_rows and not start.offset:
-        raise no_rows(file.path)
+        raise TableError(f"{file.path} has column names but no rows")
 
 
 def _go_to(stream: BinaryIO, offset: int) -> None:
-    """Skip to an offset, by reading where the stream is packed."""
+    """Skip to an offset; packed streams cannot seek and are read instead."""
     if stream.seekable():
         stream.seek(offset)
         return
-    while offset:
-        n_bytes = len(stream.read(min(offset, BLOCK_BYTES)))
-        if not n_bytes:
-            return
-        offset -= n_bytes
+    while offset and (skipped := stream.read(min(offset, CHUNK_BYTES))):
+        offset -= len(skipped)
 
 
-def _plain_rows(
-    file: DelimitedFile, columns: Sequence[str], stream: BinaryIO, start: Place, block_bytes: int
-) -> Iterator[tuple[pl.DataFrame, Place]]:
-    """Blocks for Polars; ends at the end of the file or before a block that needs the csv module."""
+def _polars_rows(file: DelimitedFile, columns: Sequence[str], stream: BinaryIO, start: Place) -> Rows:
+    """Rows by Polars, up to the end of the file or the first chunk that Polars would misread."""
     check = StructureCheck(
         path=file.path,
         delimiter=ord(file.delimiter),
@@ -237,19 +229,18 @@ def _plain_rows(
         width_source=file.width_source,
         line=start.line,
     )
-    _go_to(stream, start.offset)
     first = stream.read(len(codecs.BOM_UTF8)) if not start.offset else b""
     rest = first.removeprefix(codecs.BOM_UTF8)
     offset, header = start.offset + len(first) - len(rest), file.has_header and not start.offset
-    for block in check.blocks(stream, rest, block_bytes):
-        offset += len(block)
-        yield _parse(file, columns, block, header=header), Place(offset=offset, line=check.line)
+    for chunk in check.chunks(stream, rest, CHUNK_BYTES):
+        offset += len(chunk)
+        yield _parse(file, columns, chunk, header=header), Place(offset=offset, line=check.line)
         header = False
 
 
-def _parse(file: DelimitedFile, columns: Sequence[str], block: bytes, *, header: bool) -> pl.DataFrame:
+def _parse(file: DelimitedFile, columns: Sequence[str], chunk: bytes, *, header: bool) -> pl.DataFrame:
     table = pl.scan_csv(
-        block,
+        chunk,
         has_header=header,
         separator=file.delimiter,
         new_columns=list(file.names),
@@ -259,29 +250,48 @@ def _parse(file: DelimitedFile, columns: Sequence[str], block: bytes, *, header:
     return table.select(columns).collect()
 
 
-def _other_rows(
-    file: DelimitedFile, columns: Sequence[str], stream: BinaryIO, start: Place
-) -> Iterator[tuple[pl.DataFrame, Place]]:
-    """Rows by the csv module."""
-    lines = _CountedLines(stream, start)
-    width = len(file.names)
-    found = records(file.path, lines, file.delimiter, width, first_line=start.line, width_source=file.width_source)
+def _csv_rows(file: DelimitedFile, columns: Sequence[str], stream: BinaryIO, start: Place) -> Rows:
+    """Rows by the csv module, which reads any valid file."""
+    lines = _Lines(file.path, stream, start)
+    records = _records(file, lines)
     if file.has_header and not start.offset:
-        next(found, None)
+        next(records, None)
     wanted = [file.names.index(name) for name in columns]
-    while rows := list(itertools.islice(found, _CSV_ROWS)):
+    while rows := list(itertools.islice(records, _CSV_ROWS)):
         cells = {file.names[i]: [row[i] for row in rows] for i in wanted}
         yield pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String)), lines.place
 
 
-class _CountedLines:
-    """Lines of a stream, with the place behind the last one given."""
+def _records(file: DelimitedFile, lines: _Lines) -> Iterator[list[str]]:
+    """Cells of every record, including a header; blank lines are skipped unless there is one column."""
+    allow_long_cells()
+    reader = csv.reader(lines, delimiter=file.delimiter, strict=True)
+    width = len(file.names)
+    while True:
+        line = lines.place.line
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            too_long = "field limit" in str(error)
+            raise (endless_row if too_long else unclosed_quote)(file.path, line) from None
+        if not row and width == 1:
+            row = [""]
+        if row and len(row) != width:
+            raise ragged_row(file.path, line, width, len(row), file.delimiter.join(row), file.width_source)
+        if row:
+            yield row
 
-    def __init__(self, stream: BinaryIO, start: Place) -> None:
-        self._stream = stream
-        self.place = start
 
-    def __iter__(self) -> Iterator[bytes]:
-        for line in self._stream:
-            self.place = Place(offset=self.place.offset + len(line), line=self.place.line + 1)
-            yield line
+class _Lines:
+    """Lines of a stream as text, with the place after the last one given."""
+
+    def __init__(self, path: Path, stream: BinaryIO, start: Place) -> None:
+        self.path, self.stream, self.place = path, stream, start
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self.stream:
+            number = self.place.line
+            self.place = Place(offset=self.place.offset + len(line), line=number + 1)
+            yield decode_line(self.path, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, number)

@@ -1,6 +1,6 @@
-"""Folders that are complete or unfinished, such as a run or a store: what one holds, and whether it may be written to.
+"""Folders that are finished or unfinished, such as runs and stores: what they hold, and whether to write to them.
 
-Each is built in a work folder and moved into place when it is complete, so an interrupted one can be resumed.
+Each is built in a work folder inside it, so an interrupted one can be resumed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class FolderKind:
 
     Attributes:
         what: its name in messages.
-        unfinished: file below the folder that marks an unfinished one.
+        unfinished: file in the folder that marks an unfinished one.
         is_finished: whether a folder holds a finished one.
-        names: entries that are written atomically, whose temporary files a kill may leave behind.
+        names: entries that are written atomically; a kill may leave their temporary files behind.
     """
 
     what: str
@@ -34,13 +34,17 @@ class FolderKind:
     names: Sequence[str]
 
     def state(self, folder: Path) -> State:
-        """What a folder holds; one that is being replaced is unfinished.
-
-        Raises:
-            UserError: when it cannot be read.
-        """
+        """What a folder holds; one that is being replaced is unfinished. A UserError if it cannot be read."""
         try:
-            return self._state(folder)
+            if not folder.exists():
+                return "absent"
+            if (folder / self.unfinished).is_file():
+                return "unfinished"
+            if self.is_finished(folder):
+                return "finished"
+            if folder.is_dir() and all(map(self.is_leftover, folder.iterdir())):
+                return "absent"
+            return "foreign"
         except OSError as error:
             raise UserError(f"{folder} cannot be read: {error.strerror or error}. Check its permissions") from error
 
@@ -48,61 +52,48 @@ class FolderKind:
         """Refuse a folder that must not be written to.
 
         Raises:
-            UserError: for one that is there already without `force` or `resume`, and for a folder of other things.
+            UserError: it holds a finished or unfinished one and neither `force` nor `resume` is given, or other things.
         """
         if force and resume:
-            raise UserError("--force starts over, --resume continues; give one of them")
+            raise UserError("--force starts over and --resume continues. Give one of them")
         state = self.state(folder)
         if state == "foreign":
             raise UserError(
-                f"{folder} is not empty and holds no {self.what}, so it is left alone even with --force; choose "
+                f"{folder} is not empty and holds no {self.what}, so it is not touched even with --force. Choose "
                 "another folder"
             )
         if state == "finished" and not (force or resume):
             raise UserError(
-                f"there is a {self.what} in {folder} already; use --force to replace it, or choose another folder"
+                f"there is already a {self.what} in {folder}. Use --force to replace it, or choose another folder"
             )
         if state == "unfinished" and not (force or resume):
             raise UserError(
-                f"there is an unfinished {self.what} in {folder}; use --resume to continue from its last "
+                f"there is an unfinished {self.what} in {folder}. Use --resume to continue from its last "
                 "checkpoint, or --force to start over"
             )
         return state
 
     def is_leftover(self, path: Path) -> bool:
-        """Whether a kill left it behind while it was being written."""
+        """Whether it is a temporary file or folder that a kill left behind."""
         return path.name.startswith(tuple(f".{name}." for name in self.names))
 
-    def _state(self, folder: Path) -> State:
-        if not folder.exists():
-            return "absent"
-        if (folder / self.unfinished).is_file():
-            return "unfinished"
-        if self.is_finished(folder):
-            return "finished"
-        if folder.is_dir() and all(map(self.is_leftover, folder.iterdir())):
-            return "absent"
-        return "foreign"
 
+def start_workdir(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a work folder elsewhere, then move it into place, so a kill leaves nothing or all of it.
 
-def start_workdir(part: Path, write: Callable[[Path], None]) -> None:
-    """Make a part of a folder appear in one move, so that a kill leaves either nothing or something to resume.
-
-    Args:
-        part: its path; one that is there is replaced.
-        write: fills it, in another place.
+    An existing one is replaced.
     """
-    part.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{part.name}.", dir=part.parent))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     fresh.chmod(0o755)
     write(fresh)
-    remove_workdir(part)
-    fresh.rename(part)
+    remove_workdir(path)
+    fresh.rename(path)
 
 
-def remove_workdir(part: Path) -> None:
-    """Take a part of a folder away; renamed first, as a half-deleted one must not look like something to resume."""
-    if part.is_dir():
-        aside = Path(tempfile.mkdtemp(prefix=f".{part.name}.", dir=part.parent))
-        part.rename(aside)
+def remove_workdir(path: Path) -> None:
+    """Remove a work folder; it is renamed first because a half-deleted one must not look like something to resume."""
+    if path.is_dir():
+        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        path.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)

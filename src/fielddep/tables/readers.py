@@ -1,7 +1,4 @@
-"""What a source is: the files that a path means and their format, or a table in memory.
-
-`row_stream` reads all of them.
-"""
+"""Sources: the files that a path stands for and their format, or a table in memory. `row_stream` reads them."""
 
 from __future__ import annotations
 
@@ -46,7 +43,6 @@ _FORMATS = {
     "svm": "libsvm",
     "libfm": "libsvm",
 }
-_TELLING = {*_FORMATS, "txt"}
 _PACKED = {".gz", ".zst"}
 _NUMBER = r"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
 _LIBFFM_LINE = re.compile(rf"(\S+\s+)?\d+:\d+:{_NUMBER}(\s+\d+:\d+:{_NUMBER})*\s*")
@@ -54,11 +50,7 @@ _LIBSVM_LINE = re.compile(rf"(\S+\s+)?\d+:{_NUMBER}(\s+\d+:{_NUMBER})*\s*")
 
 
 def read_memory(source: Source) -> pl.DataFrame:
-    """A table in memory, of any kind that `read_table` takes, as a frame.
-
-    Raises:
-        TableError: it is no table, or has no columns or rows.
-    """
+    """A table in memory as a frame; a TableError if it is not a table, or has no columns or rows."""
     table = _from_memory(source)
     if not table.width:
         raise TableError(f"expected a table with columns, given a {type(source).__name__} without any")
@@ -68,18 +60,9 @@ def read_memory(source: Source) -> pl.DataFrame:
 
 
 def scan_chunks(table: pl.LazyFrame, n_rows: int, *, name: str = "the table") -> Iterator[pl.DataFrame]:
-    """Run a lazy table, `n_rows` rows at a time, the last chunk may be smaller, in order and in bounded memory.
-
-    Args:
-        table: the table.
-        n_rows: rows of a chunk.
-        name: the table in an error.
-
-    Raises:
-        TableError: it cannot be read or computed.
-    """
+    """Collect a lazy table `n_rows` rows at a time, in order and in bounded memory; `name` is for errors."""
     with _table_errors(name):
-        # The chunk size of Polars is a wish.
+        # Polars takes its chunk size as a hint only.
         yield from cut_rows(table.collect_batches(chunk_size=n_rows, maintain_order=True), n_rows)
 
 
@@ -96,11 +79,11 @@ def cut_rows(frames: Iterable[pl.DataFrame], n_rows: int) -> Iterator[pl.DataFra
 
 
 @contextlib.contextmanager
-def _table_errors(what: str) -> Iterator[None]:
+def _table_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise TableError(f"{what} cannot be read: {error}; is the file complete and of the right format?") from error
+        raise TableError(f"{name} cannot be read: {error}; is the file complete and of the right format?") from error
 
 
 # --- files ----------------------------------------------------------------------------------------------------
@@ -110,7 +93,7 @@ def table_paths(source: Source) -> list[Path] | None:
     """The files that a path, a list of paths, a glob or a folder stands for; None for a table in memory.
 
     Raises:
-        TableError: there is no such file, or one is given twice.
+        TableError: there is no such file, or one occurs twice.
     """
     if isinstance(source, (str, os.PathLike)):
         return _refuse_twice(_expand(source))
@@ -120,12 +103,12 @@ def table_paths(source: Source) -> list[Path] | None:
 
 
 def _refuse_twice(paths: list[Path]) -> list[Path]:
-    """The paths, unless two of them lead to one file, whose rows would be counted twice."""
+    """The paths, unless two of them lead to the same file, whose rows would then count twice."""
     seen: dict[Path, Path] = {}
     for path in paths if len(paths) > 1 else ():
         first = seen.setdefault(path.resolve(), path)
         if first is not path:
-            raise TableError(f"the file {path} is given twice (as {first} before); give every file once")
+            raise TableError(f"the file {path} is given twice (first as {first}). Give every file once")
     return paths
 
 
@@ -139,22 +122,22 @@ def _expand(source: str | os.PathLike[str]) -> list[Path]:
     if glob.has_magic(str(path)):
         found = sorted(Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207 - absolute too
         if not found:
-            raise TableError(f"no file matches {source}; check the pattern")
+            raise TableError(f"no file matches {source}. Check the pattern")
         return found
-    raise TableError(f"file {source} does not exist; check the path (working folder: {Path.cwd()})")
+    raise TableError(f"file {source} does not exist. Check the path (working folder: {Path.cwd()})")
 
 
 def _tables_in(folder: Path) -> list[Path]:
-    """Tables of a folder; markers and checksums as Spark writes them start with _ or a dot."""
+    """Tables of a folder, without the markers and checksums that Spark writes, which start with _ or a dot."""
     files = sorted(p for p in folder.iterdir() if p.is_file() and p.name[0] not in "._")
-    tables = [p for p in files if _suffix(p) in _TELLING]
+    tables = [p for p in files if _suffix(p) in {*_FORMATS, "txt"}]
     if not tables:
         raise TableError(f"folder {folder} holds no table; expected files such as .parquet, .arrow or .csv in it")
     return tables
 
 
 def _suffix(path: Path) -> str:
-    """The ending of a file's name, without a dot and without .gz or .zst."""
+    """The ending of a file name, without the dot and before .gz or .zst."""
     name = path.with_suffix("") if path.suffix.lower() in _PACKED else path
     return name.suffix.lower().removeprefix(".")
 
@@ -162,17 +145,19 @@ def _suffix(path: Path) -> str:
 def scan_sparse(paths: list[Path], name: str, config: DataConfig, *, has_target: bool) -> pl.LazyFrame:
     """Files of sparse text as one table."""
     read = read_libffm if name == "libffm" else read_libsvm
-    with _table_errors(", ".join(str(path) for path in paths)):
+    with _table_errors(", ".join(map(str, paths))):
         return read(paths, config, has_target=has_target)
 
 
 def files_format(paths: list[Path], config: DataConfig) -> str:
-    """The one format of all files of a table."""
+    """The format of the files of a table."""
     with _table_errors(str(paths[0])):
         formats = [_format(path, config) for path in paths]
     for path, name in zip(paths, formats, strict=True):
         if name != formats[0]:
-            raise TableError(f"files of one table must have one format; {paths[0]} is {formats[0]}, {path} is {name}")
+            raise TableError(
+                f"files of one table must have the same format; {paths[0]} is {formats[0]}, {path} is {name}"
+            )
     return formats[0]
 
 
@@ -202,20 +187,11 @@ def _format_of_content(path: Path, config: DataConfig) -> str:
     binary_or_markup = "\0" in text or text.lstrip()[:1] in ("{", "[", "<")
     if declared or (find_delimiter(start) and not binary_or_markup):
         return "csv"
-    raise TableError(f"{path} is of an unknown format; {SUPPORTED}; or set data.format")
-
-
-def delimiter_of(name: str, config: DataConfig) -> str | None:
-    """The delimiter that settings or the format say; None where it must be found."""
-    return config.delimiter or ("\t" if name == "tsv" else None)
+    raise TableError(f"{path} has an unknown format; {SUPPORTED}. Otherwise set data.format")
 
 
 def scan_binary(path: Path, name: str) -> pl.LazyFrame:
-    """A Parquet or Arrow file, of which only the columns are read yet.
-
-    Raises:
-        TableError: it cannot be read, or has no columns or rows.
-    """
+    """A Parquet or Arrow file; a TableError if it cannot be read, or has no columns or rows."""
     with _table_errors(str(path)):
         table = _scan_binary(path, name)
         if not table.collect_schema():
@@ -234,7 +210,7 @@ def _scan_binary(path: Path, name: str) -> pl.LazyFrame:
 
 
 def same_schema(paths: list[Path], schemas: list[pl.Schema]) -> pl.Schema:
-    """The columns of the first file, which all files must have in some order."""
+    """The columns of the first file; all files must have them, in any order."""
     for path, other in zip(paths, schemas, strict=True):
         if dict(other) != dict(schemas[0]):
             raise TableError(
@@ -251,7 +227,7 @@ def _difference(path: Path, other: pl.Schema, first: Path, schema: pl.Schema) ->
         for name in schema
         if name in other and other[name] != schema[name]
     ]
-    parts = {"lacks": lacking, "has besides": extra, "has other types in": typed}
+    parts = {"lacks": lacking, "has in addition": extra, "has other types in": typed}
     return f"compared with {first}, {path} " + "; ".join(f"{k} {', '.join(v[:5])}" for k, v in parts.items() if v)
 
 
@@ -276,7 +252,7 @@ def _from_memory(source: Source) -> pl.DataFrame:
 
 def _from_numpy(array: np.ndarray[Any, Any]) -> pl.DataFrame:
     if array.ndim != 2:
-        raise TableError(f"expected a 2-D numpy array, given {array.ndim}-D of shape {array.shape}; reshape it")
+        raise TableError(f"expected a 2-D numpy array, given {array.ndim}-D of shape {array.shape}. Reshape it")
     if isinstance(array, np.ma.MaskedArray):
         plain = array.data.astype(object)
         plain[np.ma.getmaskarray(array)] = None
@@ -296,7 +272,7 @@ def _from_columns(columns: Iterable[tuple[Any, Any]]) -> pl.DataFrame:
 
 
 def _series(name: str, values: Any) -> pl.Series:
-    """One column; values of mixed type, or of a type unknown to Arrow, become text."""
+    """One column; values of mixed types, or of a type that Arrow does not know, become text."""
     if isinstance(values, pl.Series):
         return values.alias(name)
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) != 1:
@@ -313,7 +289,7 @@ def _series(name: str, values: Any) -> pl.Series:
 
 
 def _is_missing(value: Any) -> bool:
-    """None, NaN, NaT and pandas' NA, which is recognized by the name of its type so that pandas is not imported."""
+    """None, NaN, NaT and pandas' NA, recognized by the name of its type to avoid importing pandas."""
     return (
         value is None or type(value).__name__ in ("NAType", "NaTType") or bool(np.ndim(value) == 0 and value != value)
     )

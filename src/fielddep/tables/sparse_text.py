@@ -1,18 +1,18 @@
 """Sparse text: libffm (`label field:index:value ...`) and libsvm or libfm (`label index:value ...`).
 
-Lines are read in blocks and taken apart by Polars expressions. Blocks of a large file are kept as Parquet in a
-temporary folder that is removed at exit, so the memory in use does not grow with the file.
+Lines are read in chunks and parsed by Polars expressions. Chunks of a large file are kept as Parquet in a temporary
+folder that is removed at exit, so memory does not grow with the file.
 
-The format says less than a table does. What the whole file leaves open is decided by `data.fields` and
-`data.kinds` where they name a column: give both when a file must be read as another one was.
+These formats name no columns and no kinds. Both follow from the complete file unless `data.fields` and `data.kinds`
+give them: set both to read a file in the same way as another one.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
@@ -22,76 +22,67 @@ from fielddep.errors import TableError
 from fielddep.tables.text import check_text, open_bytes, scratch_file
 
 MAX_NUMERIC_COLUMNS = 1000
-_BLOCK_BYTES = 1 << 24
+_CHUNK_BYTES = 1 << 24
 _LINE, _TOKEN, _FIELD, _INDEX, _VALUE = "line", "token", "field", "index", "value"
 
 
 def read_libffm(paths: Sequence[Path], config: DataConfig, *, has_target: bool = True) -> pl.LazyFrame:
-    """One column a field number, `field_0` on; a row without the field holds null.
+    """One column per field number, named `field_0` and so on; null in rows without the field.
 
-    A field whose values are all 1 is categorical and its index, as text, is the value. A field with other values
-    and a single index is numerical. `config.kinds` may say either.
+    A field whose values are all 1 is categorical, and its index as text is the value. A field with other values and a
+    single index is numerical. `config.kinds` may set either kind.
 
     Raises:
         TableError: a malformed token, a field twice in a row, or values that fit neither kind.
     """
-    blocks = [_libffm_block(block) for path in paths for block in _blocks(path, 3, has_target)]
-    _refuse_empty(paths, blocks)
-    numbers = sorted({number for block in blocks for number in block.columns})
-    for name in config.fields or ():
-        if (match := re.fullmatch(r"field_(\d+)", name)) and int(match[1]) not in numbers:
-            numbers = sorted([*numbers, int(match[1])])
-    numerical = {n for n in numbers if _is_numerical(paths, blocks, n, config.kinds.get(f"field_{n}"))}
-    columns = [_libffm_columns(block, numbers, numerical) for block in blocks]
-    return _join(blocks, columns, config)
+    chunks = [_libffm_chunk(tokens) for path in paths for tokens in _token_chunks(path, 3, has_target)]
+    _refuse_empty(paths, chunks)
+    wanted = [re.fullmatch(r"field_(\d+)", name) for name in config.fields or ()]
+    numbers = {number for chunk in chunks for number in chunk.columns} | {int(match[1]) for match in wanted if match}
+    numerical = {n for n in numbers if _is_numerical(paths, chunks, n, config.kinds.get(f"field_{n}"))}
+    columns = [
+        [_libffm_column(chunk, n, n in numerical).alias(f"field_{n}") for n in sorted(numbers)] for chunk in chunks
+    ]
+    return _join(chunks, columns, config)
 
 
 def read_libsvm(paths: Sequence[Path], config: DataConfig, *, has_target: bool = True) -> pl.LazyFrame:
     """Positional fields or numeric columns, whichever the file holds.
 
-    When every row has the same number of tokens, all of value 1, the tokens are fields `field_0` on and the index,
-    as text, is the value. Otherwise index 7 is the numeric column `x7`, and 0 where it is absent.
+    If every row has the same number of tokens, all with value 1, the tokens are the fields `field_0` and so on, and the
+    index as text is the value. Otherwise index 7 is the numeric column `x7`, which is 0 in rows without it.
 
     Raises:
         TableError: a malformed token, an index twice in a row, or more than 1,000 numeric columns.
     """
     wanted = {*(config.fields or ()), *config.kinds}
     if not any(re.fullmatch(r"x\d+", name) for name in wanted):
-        blocks = _positional_blocks(paths, has_target)
-        if blocks is not None:
-            _refuse_empty(paths, blocks)
-            names = [pl.col(f"{_INDEX}_{i}").alias(f"field_{i}") for i in sorted(blocks[0].columns)]
-            return _join(blocks, [names] * len(blocks), config)
-    blocks = [_matrix_block(block) for path in paths for block in _blocks(path, 2, has_target)]
-    _refuse_empty(paths, blocks)
-    found = {index for block in blocks for index in block.columns}
+        chunks = _positional_chunks(paths, has_target)
+        if chunks is not None:
+            _refuse_empty(paths, chunks)
+            names = [pl.col(f"{_INDEX}_{i}").alias(f"field_{i}") for i in sorted(chunks[0].columns)]
+            return _join(chunks, [names] * len(chunks), config)
+    chunks = [_matrix_chunk(tokens) for path in paths for tokens in _token_chunks(path, 2, has_target)]
+    _refuse_empty(paths, chunks)
+    found = {index for chunk in chunks for index in chunk.columns}
     found |= {int(name[1:]) for name in config.fields or () if re.fullmatch(r"x\d+", name)}
-    _refuse_too_many(paths, len(found))
-    return _join(blocks, [_matrix_columns(block, sorted(found)) for block in blocks], config)
+    _refuse_too_many(paths[0], len(found))
+    return _join(chunks, [_matrix_columns(chunk, sorted(found)) for chunk in chunks], config)
 
 
-# --- blocks of lines ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Tokens:
-    """Parsed lines: one row a line in `lines` (number, label) and one row a token in `tokens`."""
-
-    path: Path
-    lines: pl.DataFrame
-    tokens: pl.DataFrame
+# --- chunks of lines ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Block:
-    """Columns of one block of lines, in memory or in a temporary file.
+class _Chunk:
+    """Columns of some lines, in memory or in a temporary file.
 
     Attributes:
-        table: one row a line.
+        table: one row per line.
         columns: field numbers or indices that occur.
+        labelled: whether the lines have labels.
         weighted: field numbers with values other than 1.
         indices: lowest and highest index of every field, to tell a single index from several.
-        labelled: whether the column of labels is there.
     """
 
     table: pl.LazyFrame
@@ -101,27 +92,45 @@ class _Block:
     indices: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
 
-def _blocks(path: Path, n_parts: int, has_target: bool) -> Iterator[_Tokens]:
+@dataclass(frozen=True, kw_only=True)
+class _Tokens:
+    """Parsed lines: `lines` has one row per line (number, label), `tokens` one row per token."""
+
+    path: Path
+    lines: pl.DataFrame
+    tokens: pl.DataFrame
+
+    def chunk(self, table: pl.DataFrame, columns: Iterable[int]) -> _Chunk:
+        """A chunk with this table, which stays in memory only if the file is small."""
+        lazy = table.lazy()
+        if self.path.stat().st_size >= _CHUNK_BYTES:
+            file = scratch_file(".parquet")
+            table.write_parquet(file, compression="lz4")
+            lazy = pl.scan_parquet(file, glob=False)
+        return _Chunk(table=lazy, columns=frozenset(columns), labelled=self.lines["label"].null_count() == 0)
+
+
+def _token_chunks(path: Path, n_parts: int, has_target: bool) -> Iterator[_Tokens]:
     line, rest, labelled = 1, b"", True if has_target else None
     with open_bytes(path) as stream:
         while True:
-            read = stream.read(_BLOCK_BYTES)
+            read = stream.read(_CHUNK_BYTES)
             data = rest + read
             size = data.rfind(b"\n") + 1 if read else len(data)
             data, rest = data[:size], data[size:]
             check_text(path, data, line)
-            block = _split_lines(data.removeprefix(codecs.BOM_UTF8) if line == 1 else data, line)
-            if len(block):
+            lines = _split_lines(data.removeprefix(codecs.BOM_UTF8) if line == 1 else data, line)
+            if len(lines):
                 if labelled is None:
-                    labelled = ":" not in block[_TOKEN][0][0]
-                yield _parse(path, block, n_parts, labelled)
+                    labelled = ":" not in lines[_TOKEN][0][0]
+                yield _parse(path, lines, n_parts, labelled)
             if not read:
                 return
             line += data.count(b"\n")
 
 
 def _split_lines(data: bytes, first_line: int) -> pl.DataFrame:
-    """Line numbers and lists of tokens of the lines that hold any."""
+    """Number and list of tokens of every line that has any."""
     lines = pl.read_lines(data, row_index_name=_LINE, row_index_offset=first_line, name=_TOKEN)
     text = pl.col(_TOKEN)
     if b"#" in data:
@@ -134,22 +143,22 @@ def _split_lines(data: bytes, first_line: int) -> pl.DataFrame:
     return lines.with_columns(pl.col(_TOKEN).str.split(" "))
 
 
-def _parse(path: Path, block: pl.DataFrame, n_parts: int, labelled: bool) -> _Tokens:
+def _parse(path: Path, split: pl.DataFrame, n_parts: int, labelled: bool) -> _Tokens:
     label = pl.col(_TOKEN).list.first() if labelled else pl.lit(None, pl.String)
-    lines = block.select(_LINE, label.alias("label"))
+    lines = split.select(_LINE, label.alias("label"))
     if labelled:
         unlabelled = lines.filter(pl.col("label").str.contains(":", literal=True))
         if len(unlabelled):
             raise TableError(
                 f"{path}, line {unlabelled[_LINE][0]}: expected a label first, found {unlabelled['label'][0]!r}"
             )
-        block = block.with_columns(pl.col(_TOKEN).list.slice(1))
-    tokens = block.explode(_TOKEN).drop_nulls(_TOKEN)
+        split = split.with_columns(pl.col(_TOKEN).list.slice(1))
+    tokens = split.explode(_TOKEN).drop_nulls(_TOKEN)
     return _Tokens(path=path, lines=lines, tokens=_split_tokens(path, tokens, n_parts))
 
 
 def _split_tokens(path: Path, tokens: pl.DataFrame, n_parts: int) -> pl.DataFrame:
-    """Columns line, (field,) index and value; raises at the first token that is not made so."""
+    """Columns line, (field,) index and value; raises at the first malformed token."""
     names = [_FIELD, _INDEX, _VALUE][-n_parts:]
     parts = pl.col(_TOKEN).str.splitn(":", n_parts).struct.rename_fields(names).alias("parts")
     split = tokens.with_columns(parts).unnest("parts")
@@ -161,52 +170,43 @@ def _split_tokens(path: Path, tokens: pl.DataFrame, n_parts: int) -> pl.DataFram
     if len(bad):
         form = ":".join(names)
         raise TableError(
-            f"{path}, line {bad[_LINE][0]}: expected tokens {form} of numbers, found {bad[_TOKEN][0]!r}; correct it"
+            f"{path}, line {bad[_LINE][0]}: expected tokens {form} of numbers, found {bad[_TOKEN][0]!r}. Correct it"
         )
     return split.drop(_TOKEN)
 
 
-def _store(table: pl.DataFrame, path: Path) -> pl.LazyFrame:
-    """The block's table; it stays in memory only while the file is small."""
-    if path.stat().st_size < _BLOCK_BYTES:
-        return table.lazy()
-    file = scratch_file(".parquet")
-    table.write_parquet(file, compression="lz4")
-    return pl.scan_parquet(file, glob=False)
+def _join(chunks: Sequence[_Chunk], columns: Sequence[list[pl.Expr]], config: DataConfig) -> pl.LazyFrame:
+    label = [pl.col("label").alias(config.target or "label")] if any(chunk.labelled for chunk in chunks) else []
+    return pl.concat([chunk.table.select(label + own) for chunk, own in zip(chunks, columns, strict=True)])
 
 
-def _join(blocks: Sequence[_Block], columns: Sequence[list[pl.Expr]], config: DataConfig) -> pl.LazyFrame:
-    label = [pl.col("label").alias(config.target or "label")] if any(b.labelled for b in blocks) else []
-    return pl.concat([b.table.select(label + c) for b, c in zip(blocks, columns, strict=True)])
-
-
-def _refuse_empty(paths: Sequence[Path], blocks: Sequence[_Block]) -> None:
-    if not blocks:
+def _refuse_empty(paths: Sequence[Path], chunks: Sequence[_Chunk]) -> None:
+    if not chunks:
         raise TableError(f"{paths[0]} is empty; expected lines of a label and tokens")
-    if not any(block.columns for block in blocks):
-        raise TableError(f"{paths[0]} has labels but not one token; expected tokens after each label")
+    if not any(chunk.columns for chunk in chunks):
+        raise TableError(f"{paths[0]} has labels but no token; expected tokens after each label")
 
 
-def _refuse_twice(block: _Tokens, key: str, what: str, advice: str) -> None:
-    """Raise when a field or index occurs twice in a line."""
-    pair = block.tokens.select(_LINE, key)
+def _refuse_twice(found: _Tokens, key: str, what: str, advice: str) -> None:
+    """Raise a TableError if a field or index occurs twice in a line."""
+    pair = found.tokens.select(_LINE, key)
     same_line = pl.col(_LINE) == pl.col(_LINE).shift()
     if pair.select((same_line & (pl.col(key) <= pl.col(key).shift())).any()).item() is not True:
-        return  # ascending in every line, as most files are, and so without the cost of comparing all pairs
+        return  # ascending in every line, as in most files; this spares the costly search for duplicates
     twice = pair.filter(pair.is_duplicated())
     if len(twice):
         raise TableError(
-            f"{block.path}, line {twice[_LINE][0]}: {what} {twice[key][0]} occurs twice in the row; {advice}"
+            f"{found.path}, line {twice[_LINE][0]}: {what} {twice[key][0]} occurs twice in the row. {advice}"
         )
 
 
-def _spread(block: _Tokens, key: str, take: Callable[[int], dict[str, str]]) -> pl.DataFrame:
-    """One row a line; for every value of `key`, the token columns that `take` lists under their new names."""
-    table = block.lines
-    groups = block.tokens.partition_by(key, as_dict=True, maintain_order=True)
+def _spread(found: _Tokens, key: str, take: Callable[[int], dict[str, str]]) -> pl.DataFrame:
+    """One row per line; for every value of `key`, the token columns that `take` lists under their new names."""
+    table = found.lines
+    groups = found.tokens.partition_by(key, as_dict=True, maintain_order=True)
     for (number,), group in sorted(groups.items()):
         renamed = group.select(_LINE, *(pl.col(old).alias(new) for old, new in take(number).items()))
-        if len(group) == len(table):  # in every line, and tokens stand in the order of the lines
+        if len(group) == len(table):  # in every line, and tokens are in the order of the lines
             table = table.hstack(renamed.drop(_LINE))
         else:
             table = table.join(renamed, on=_LINE, how="left", maintain_order="left")
@@ -216,10 +216,10 @@ def _spread(block: _Tokens, key: str, take: Callable[[int], dict[str, str]]) -> 
 # --- libffm ---------------------------------------------------------------------------------------------------
 
 
-def _libffm_block(block: _Tokens) -> _Block:
-    advice = "fields with several values are not supported yet; keep one value, or make a field of each"
-    _refuse_twice(block, _FIELD, "field", advice)
-    facts = block.tokens.group_by(_FIELD).agg(
+def _libffm_chunk(found: _Tokens) -> _Chunk:
+    advice = "Fields with several values are not supported yet: keep one value, or make each a field"
+    _refuse_twice(found, _FIELD, "field", advice)
+    facts = found.tokens.group_by(_FIELD).agg(
         (pl.col(_VALUE) != 1).any().alias("weighted"),
         pl.col("index_number").min().alias("low"),
         pl.col("index_number").max().alias("high"),
@@ -230,44 +230,35 @@ def _libffm_block(block: _Tokens) -> _Block:
         index = {_INDEX: f"{_INDEX}_{number}"}
         return {**index, _VALUE: f"{_VALUE}_{number}"} if number in weighted else index
 
-    return _Block(
-        table=_store(_spread(block, _FIELD, take), block.path),
-        columns=frozenset(facts[_FIELD].to_list()),
-        labelled=block.lines["label"].null_count() == 0,
-        weighted=weighted,
-        indices={row[_FIELD]: frozenset((row["low"], row["high"])) for row in facts.iter_rows(named=True)},
-    )
+    indices = {row[_FIELD]: frozenset((row["low"], row["high"])) for row in facts.iter_rows(named=True)}
+    return replace(found.chunk(_spread(found, _FIELD, take), indices), weighted=weighted, indices=indices)
 
 
-def _is_numerical(paths: Sequence[Path], blocks: Sequence[_Block], number: int, kind: str | None) -> bool:
-    """Whether a field is numerical: it is said to be, or has values other than 1."""
-    weighted = any(number in block.weighted for block in blocks)
-    indices = {index for block in blocks for index in block.indices.get(number, ())}
+def _is_numerical(paths: Sequence[Path], chunks: Sequence[_Chunk], number: int, kind: str | None) -> bool:
+    """Whether a field is numerical: by `kind`, or because it has values other than 1."""
+    weighted = any(number in chunk.weighted for chunk in chunks)
+    indices = {index for chunk in chunks for index in chunk.indices.get(number, ())}
     if kind == "numerical" or (weighted and kind is None):
         if len(indices) <= 1:
             return True
         reason = "values other than 1 and several indices"
     elif weighted:
-        reason = "values other than 1 and is said to be categorical in data.kinds"
+        reason = "values other than 1, but is categorical in data.kinds"
     else:
         return False
     raise TableError(
-        f"{paths[0]}: field {number} has {reason}; a categorical field has values of 1 only, a numerical field one "
+        f"{paths[0]}: field {number} has {reason}. A categorical field has the value 1 only, a numerical field one "
         "index: make it one of the two"
     )
 
 
-def _libffm_columns(block: _Block, numbers: Sequence[int], numerical: set[int]) -> list[pl.Expr]:
-    return [_libffm_column(block, n, n in numerical).alias(f"field_{n}") for n in numbers]
-
-
-def _libffm_column(block: _Block, number: int, numerical: bool) -> pl.Expr:
-    if number not in block.columns:
+def _libffm_column(chunk: _Chunk, number: int, numerical: bool) -> pl.Expr:
+    if number not in chunk.columns:
         return pl.lit(None, pl.Float64 if numerical else pl.Categorical)
     if not numerical:
-        # An index is a name, however much a column of them looks like a measure.
+        # An index is a name, even if a column of them looks like a measure.
         return pl.col(f"{_INDEX}_{number}").cast(pl.Categorical)
-    if number in block.weighted:
+    if number in chunk.weighted:
         return pl.col(f"{_VALUE}_{number}")
     return pl.when(pl.col(f"{_INDEX}_{number}").is_not_null()).then(1.0)
 
@@ -275,49 +266,45 @@ def _libffm_column(block: _Block, number: int, numerical: bool) -> pl.Expr:
 # --- libsvm ---------------------------------------------------------------------------------------------------
 
 
-def _positional_blocks(paths: Sequence[Path], has_target: bool) -> list[_Block] | None:
-    """Blocks of fields recognized by their position; None when rows differ in length or values differ from 1."""
-    blocks: list[_Block] = []
+def _positional_chunks(paths: Sequence[Path], has_target: bool) -> list[_Chunk] | None:
+    """Chunks whose fields follow from their position; None if rows differ in length or have values other than 1."""
+    chunks: list[_Chunk] = []
     for path in paths:
-        for block in _blocks(path, 2, has_target):
-            positional = _positional_block(block)
-            if positional is None or (blocks and positional.columns != blocks[0].columns):
+        for found in _token_chunks(path, 2, has_target):
+            chunk = _positional_chunk(found)
+            if chunk is None or (chunks and chunk.columns != chunks[0].columns):
                 return None
-            blocks.append(positional)
-    return blocks
+            chunks.append(chunk)
+    return chunks
 
 
-def _positional_block(block: _Tokens) -> _Block | None:
-    n_lines, n_tokens = len(block.lines), len(block.tokens)
-    width, left_over = divmod(n_tokens, n_lines)
-    if left_over or not (block.tokens[_VALUE] == 1).all():
+def _positional_chunk(found: _Tokens) -> _Chunk | None:
+    n_lines, tokens = len(found.lines), found.tokens
+    width, left_over = divmod(len(tokens), n_lines)
+    if left_over or not (tokens[_VALUE] == 1).all():
         return None
-    first_of_row = block.tokens[_LINE].gather_every(max(width, 1))
-    last_of_row = block.tokens[_LINE].gather_every(max(width, 1), offset=max(width - 1, 0))
+    first_of_row = tokens[_LINE].gather_every(max(width, 1))
+    last_of_row = tokens[_LINE].gather_every(max(width, 1), offset=max(width - 1, 0))
     if not (first_of_row.equals(last_of_row) and first_of_row.n_unique() == n_lines):
         return None
-    columns = [block.tokens[_INDEX].gather_every(width, offset=i).alias(f"{_INDEX}_{i}") for i in range(width)]
-    table = block.lines.drop(_LINE).hstack(columns)
-    labelled = block.lines["label"].null_count() == 0
-    return _Block(table=_store(table, block.path), columns=frozenset(range(width)), labelled=labelled)
+    columns = [tokens[_INDEX].gather_every(width, offset=i).alias(f"{_INDEX}_{i}") for i in range(width)]
+    return found.chunk(found.lines.drop(_LINE).hstack(columns), range(width))
 
 
-def _matrix_block(block: _Tokens) -> _Block:
-    _refuse_twice(block, "index_number", "index", "keep one of the two")
-    columns = frozenset(block.tokens["index_number"].unique().to_list())
-    _refuse_too_many([block.path], len(columns))
-    table = _spread(block, "index_number", lambda index: {_VALUE: f"x{index}"})
-    labelled = block.lines["label"].null_count() == 0
-    return _Block(table=_store(table, block.path), columns=columns, labelled=labelled)
+def _matrix_chunk(found: _Tokens) -> _Chunk:
+    _refuse_twice(found, "index_number", "index", "Keep one of the two")
+    columns = found.tokens["index_number"].unique().to_list()
+    _refuse_too_many(found.path, len(columns))
+    return found.chunk(_spread(found, "index_number", lambda index: {_VALUE: f"x{index}"}), columns)
 
 
-def _matrix_columns(block: _Block, indices: Sequence[int]) -> list[pl.Expr]:
-    return [(pl.col(f"x{i}").fill_null(0.0) if i in block.columns else pl.lit(0.0)).alias(f"x{i}") for i in indices]
+def _matrix_columns(chunk: _Chunk, indices: Sequence[int]) -> list[pl.Expr]:
+    return [(pl.col(f"x{i}").fill_null(0.0) if i in chunk.columns else pl.lit(0.0)).alias(f"x{i}") for i in indices]
 
 
-def _refuse_too_many(paths: Sequence[Path], n_columns: int) -> None:
+def _refuse_too_many(path: Path, n_columns: int) -> None:
     if n_columns > MAX_NUMERIC_COLUMNS:
         raise TableError(
-            f"{paths[0]}: {n_columns} or more indices would be as many numeric columns; at most "
-            f"{MAX_NUMERIC_COLUMNS} are supported. Write the table with one column a field, or as libffm"
+            f"{path}: {n_columns} or more indices would give as many numeric columns; at most {MAX_NUMERIC_COLUMNS} "
+            "are supported. Write the table with one column per field, or as libffm"
         )

@@ -1,9 +1,7 @@
 """Text files: their bytes, unpacked and as UTF-8, and the structure of delimited text.
 
-Every row must be as wide as the header, every quote closed, and all of it text; an error names the line. pyarrow.csv
-checks less: it takes an open quote in the last column together with all rows after it for one cell, lets NUL bytes and
-`"x"y` pass, counts records instead of lines (and none with threads or when streaming), and gives no byte position to
-resume from. So `StructureCheck` looks at blocks that Polars then parses, and `records` reads any valid file row by row.
+Every row must be as wide as the header, every quote closed, and all of it text; an error names the line.
+`StructureCheck` holds chunks of a file to this before Polars parses them, because Polars accepts much more.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import csv
 import functools
 import io
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -26,8 +24,16 @@ import pyarrow as pa
 from fielddep.errors import ConfigError, TableError
 
 SAMPLE_BYTES = 1 << 20
-"""Bytes of a file that its delimiter and header are found from."""
+"""Bytes of a file in which its delimiter and header are looked for."""
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_LONGEST_RECORD = 1 << 26
+_NEWLINE, _RETURN, _QUOTE = b'\n\r"'
+
+_Bytes = npt.NDArray[np.uint8]
+_Offsets = npt.NDArray[np.int64]
+
+
+# --- bytes ----------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -40,7 +46,7 @@ def reading_errors(path: Path) -> Iterator[None]:
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading; gzip and zstd, recognized by the first bytes, are unpacked on the way."""
+    """Open a file for reading; gzip and zstd, recognized by the first bytes, are unpacked while reading."""
     codec = _codec(path)
     if codec is None:
         return path.open("rb")
@@ -49,7 +55,7 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file is packed with gzip or zstd."""
+    """Whether a file is compressed with gzip or zstd."""
     with reading_errors(path):
         return _codec(path) is not None
 
@@ -78,13 +84,9 @@ def scratch_file(suffix: str) -> Path:
 
 
 def is_utf8(encoding: str) -> bool:
-    """Whether an encoding is that of the text as it is.
-
-    Raises:
-        ConfigError: Python knows no such encoding.
-    """
+    """Whether text in an encoding can be read without conversion; a ConfigError if Python does not know it."""
     try:
-        "a".encode(encoding)  # refuses codecs such as base64, which are no text encodings
+        "a".encode(encoding)  # refuses codecs such as base64, which are not text encodings
         return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
     except LookupError:
         raise ConfigError(
@@ -94,57 +96,77 @@ def is_utf8(encoding: str) -> bool:
 
 
 def transcode(path: Path, encoding: str) -> Path:
-    """A copy of a file in UTF-8.
-
-    Raises:
-        TableError: the text is of another encoding.
-    """
-    target = scratch_file(".csv")
-    with open_bytes(path) as stream, target.open("w", encoding="utf-8", newline="") as out:
+    """A copy of a file in UTF-8; a TableError if the text has another encoding."""
+    copy = scratch_file(".csv")
+    with open_bytes(path) as stream, copy.open("w", encoding="utf-8", newline="") as out:
         text = io.TextIOWrapper(stream, encoding=encoding, newline="")
         line = 1
         try:
-            while block := text.read(1 << 20):
-                out.write(block)
-                line += block.count("\n")
+            while chunk := text.read(1 << 20):
+                out.write(chunk)
+                line += chunk.count("\n")
         except UnicodeError as error:
             raise TableError(
-                f"{path}, at or after line {line}: the text is not {encoding}: {error}; correct data.encoding"
+                f"{path}, at or after line {line}: the text is not {encoding}: {error}. Correct data.encoding"
             ) from None
-    return target
+    return copy
 
 
-_LONGEST_RECORD = 1 << 26
-_NEWLINE, _RETURN, _QUOTE = 10, 13, 34
+def check_text(path: Path, data: bytes, line: int) -> None:
+    """Raise a TableError if bytes that start at `line` are not UTF-8 text or contain a NUL byte."""
+    nul = data.find(b"\0")
+    if nul >= 0:
+        at = line + data.count(b"\n", 0, nul)
+        raise TableError(
+            f"{path}, line {at}: expected text, found a NUL byte. If this is UTF-16 text, set data.encoding = 'utf-16'"
+        )
+    if not data.isascii():
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            at = line + data.count(b"\n", 0, error.start)
+            raise TableError(
+                f"{path}, line {at}: expected UTF-8 text, found byte 0x{data[error.start]:02x}. Set data.encoding to "
+                "the encoding of the file, for instance 'latin-1' or 'cp1252'"
+            ) from None
+
+
+def decode_line(path: Path, line: bytes, number: int) -> str:
+    """One line as text; a TableError if it is not UTF-8."""
+    check_text(path, line, number)
+    return line.decode("utf-8")
+
+
+# --- structure of delimited text ------------------------------------------------------------------------------
 
 
 @dataclass(kw_only=True)
 class StructureCheck:
-    """One pass over a file in blocks of whole records; raises at the first bad one.
+    """One pass over a file in chunks of complete records; raises at the first malformed one.
 
     Attributes:
         path: file to name in errors.
-        delimiter: code of the character.
-        n_cells: cells of the header.
+        delimiter: its byte.
+        n_cells: cells per record.
+        width_source: what fixes the number of cells, for messages.
         line: line on which the next record starts.
-        plain: False once Polars cannot read the file as it is; the check stops there.
-        width_source: what says how many cells there are, for messages.
+        plain: False once Polars would misread the file; the check stops there.
     """
 
     path: Path
     delimiter: int
     n_cells: int
-    width_source: str = "as in the header"
+    width_source: str
     line: int = 1
     plain: bool = True
 
-    def blocks(self, stream: BinaryIO, rest: bytes, block_bytes: int) -> Iterator[bytes]:
-        """Checked blocks of whole records, while they are plain; `rest` was read from the stream before."""
+    def chunks(self, stream: BinaryIO, rest: bytes, chunk_bytes: int) -> Iterator[bytes]:
+        """Checked chunks of complete records while they are plain; `rest` was already read from the stream."""
         at_end = False
         while not at_end:
-            block = stream.read(block_bytes)
-            at_end = not block
-            data = rest + block
+            read = stream.read(chunk_bytes)
+            at_end = not read
+            data = rest + read
             if at_end and data and not data.endswith(b"\n"):
                 data += b"\n"
             size = self._check_records(data, at_end)
@@ -155,15 +177,14 @@ class StructureCheck:
             rest = data[size:]
 
     def _check_records(self, data: bytes, at_end: bool) -> int:
-        """Check the whole records at the start of `data`; gives their size."""
+        """Check the complete records at the start of `data`; returns their size."""
         bytes_ = np.frombuffer(data, dtype=np.uint8)
         marks = np.flatnonzero((bytes_ == _NEWLINE) | (bytes_ == self.delimiter))
         if b'"' in data:
             marks = self._outside_quotes(bytes_, marks, data, at_end)
             if not self.plain:
                 return 0
-        is_end = bytes_[marks] == _NEWLINE
-        ends = np.flatnonzero(is_end)
+        ends = np.flatnonzero(bytes_[marks] == _NEWLINE)
         size = int(marks[ends[-1]]) + 1 if len(ends) else 0
         if len(data) - size > _LONGEST_RECORD:
             raise endless_row(self.path, self._line_at(data, size))
@@ -172,146 +193,64 @@ class StructureCheck:
         self.line += data.count(b"\n", 0, size)
         return size
 
-    def _outside_quotes(
-        self, bytes_: npt.NDArray[np.uint8], marks: npt.NDArray[np.int64], data: bytes, at_end: bool
-    ) -> npt.NDArray[np.int64]:
-        """Marks outside quoted cells; sets `plain` False where quotes do not wrap whole cells."""
+    def _outside_quotes(self, bytes_: _Bytes, marks: _Offsets, data: bytes, at_end: bool) -> _Offsets:
+        """Marks outside quoted cells; sets `plain` to False if quotes do not wrap complete cells."""
         quotes = np.flatnonzero(bytes_ == _QUOTE)
         opening, closing = quotes[::2], quotes[1::2]
         before = np.where(opening > 0, bytes_[opening - 1], _NEWLINE)
         after = bytes_[np.minimum(closing + 1, len(bytes_) - 1)]
-        ends = np.isin(before, (self.delimiter, _NEWLINE, _QUOTE))
-        starts = np.isin(after, (self.delimiter, _NEWLINE, _RETURN, _QUOTE)) | (closing + 1 == len(bytes_))
-        self.plain = bool(ends.all() and starts.all())
+        starts_cell = np.isin(before, (self.delimiter, _NEWLINE, _QUOTE))
+        ends_cell = np.isin(after, (self.delimiter, _NEWLINE, _RETURN, _QUOTE)) | (closing + 1 == len(bytes_))
+        self.plain = bool(starts_cell.all() and ends_cell.all())
         if self.plain and at_end and len(quotes) % 2:
             raise unclosed_quote(self.path, self._line_at(data, int(quotes[-1])))
-        outside: npt.NDArray[np.int64] = marks[np.searchsorted(quotes, marks) % 2 == 0]
+        outside: _Offsets = marks[np.searchsorted(quotes, marks) % 2 == 0]
         return outside
 
-    def _check_widths(self, data: bytes, widths: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
-        for record in np.flatnonzero(widths != self.n_cells):
-            start = int(ends[record - 1]) + 1 if record else 0
-            text = data[start : int(ends[record])].rstrip(b"\r")
-            if text:
-                line, found = self._line_at(data, start), int(widths[record])
-                raise ragged_row(self.path, line, self.n_cells, found, text.decode(), self.width_source)
-            self.plain = False  # a blank line: Polars would make it a row
+    def _check_widths(self, data: bytes, widths: _Offsets, ends: _Offsets) -> None:
+        wrong = np.flatnonzero(widths != self.n_cells)
+        if not len(wrong):
             return
+        record = wrong[0]
+        start = int(ends[record - 1]) + 1 if record else 0
+        text = data[start : int(ends[record])].rstrip(b"\r")
+        if text:
+            line, found = self._line_at(data, start), int(widths[record])
+            raise ragged_row(self.path, line, self.n_cells, found, text.decode(), self.width_source)
+        self.plain = False  # a blank line: Polars would make it a row
 
     def _line_at(self, data: bytes, position: int) -> int:
         return self.line + data.count(b"\n", 0, position)
 
 
-def check_text(path: Path, data: bytes, line: int) -> None:
-    """Raise a TableError when bytes that start at `line` are not UTF-8 text or hold a NUL byte."""
-    nul = data.find(b"\0")
-    if nul >= 0:
-        utf16 = " (UTF-16 text? then set data.encoding = 'utf-16')"
-        at = line + data.count(b"\n", 0, nul)
-        raise TableError(f"{path}, line {at}: expected text, found a NUL byte{utf16}; is it a text table?")
-    if not data.isascii():
-        try:
-            data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            at = line + data.count(b"\n", 0, error.start)
-            raise TableError(
-                f"{path}, line {at}: expected UTF-8 text, found byte 0x{data[error.start]:02x}; set data.encoding "
-                "to the encoding of the file, for instance 'latin-1' or 'cp1252'"
-            ) from None
-
-
-def ragged_row(
-    path: Path, line: int, expected: int, found: int, text: str, width_source: str = "as in the header"
-) -> TableError:
-    """The error of a row with too few or too many cells."""
+def ragged_row(path: Path, line: int, expected: int, found: int, text: str, width_source: str) -> TableError:
+    """The error for a row with too few or too many cells."""
     shown = text if len(text) <= 60 else text[:60] + "..."
     return TableError(
-        f"{path}, line {line}: expected {expected} cells {width_source}, found {found}: {shown!r}; correct the row, or "
-        "set data.delimiter if the delimiter is another"
+        f"{path}, line {line}: expected {expected} cells {width_source}, found {found}: {shown!r}. Correct the row, or "
+        "set data.delimiter if the delimiter is wrong"
     )
 
 
 def unclosed_quote(path: Path, line: int) -> TableError:
-    """The error of a quote that opens a cell and does not close it."""
+    """The error for a cell whose opening quote is not closed."""
     return TableError(
-        f'{path}, line {line}: a cell opens with a quote (") that is not closed as it should be; close it, or write '
-        'a quote inside a cell as ""'
+        f'{path}, line {line}: a cell opens with a quote (") that is not closed at its end. Close it, or write a quote '
+        'inside a cell as ""'
     )
 
 
 def endless_row(path: Path, line: int) -> TableError:
-    """The error of a row that is longer than any row may be."""
+    """The error for a row that is longer than the limit."""
     return TableError(
-        f'{path}, line {line}: no end of row within 64 MB; close the quote (") that opens a cell there, or shorten the '
+        f'{path}, line {line}: no end of row within 64 MB. Close the quote (") that opens a cell there, or shorten the '
         "row"
     )
 
 
-def no_rows(path: Path) -> TableError:
-    """The error of a file that ends with its header."""
-    return TableError(f"{path} has column names but no rows")
-
-
-def records(
-    path: Path,
-    lines: Iterable[bytes],
-    delimiter: str,
-    n_cells: int,
-    *,
-    first_line: int = 1,
-    width_source: str = "as in the header",
-) -> Iterator[list[str]]:
-    """Records as the csv module reads them, header included, blank lines skipped unless there is one column.
-
-    Raises:
-        TableError: a row with too few or too many cells, or a quote that is not closed; the message names the line.
-    """
-    for line, row in _numbered_records(path, lines, delimiter, first_line):
-        if not row and n_cells > 1:
-            continue
-        row = row or [""]
-        if len(row) != n_cells:
-            raise ragged_row(path, line, n_cells, len(row), delimiter.join(row), width_source)
-        yield row
-
-
-def _numbered_records(
-    path: Path, lines: Iterable[bytes], delimiter: str, first_line: int
-) -> Iterator[tuple[int, list[str]]]:
-    """Records with the line each starts on."""
-    allow_long_cells()
-    reader = csv.reader(_lines(path, lines, first_line), delimiter=delimiter, strict=True)
-    while True:
-        line = reader.line_num + first_line
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            too_long = "field limit" in str(error)
-            raise (endless_row if too_long else unclosed_quote)(path, line) from None
-        yield line, row
-
-
 def allow_long_cells() -> None:
-    """Let the csv module read cells as long as a row may be; by default it ends at 131,072 characters.
+    """Let the csv module read cells as long as a row may be; its default limit is 131,072 characters.
 
-    It has one limit for all readers of a process, which is raised, never lowered, so that nobody else's reader refuses
-    what it took before.
+    The limit holds for all readers of the process, so it is raised and never lowered.
     """
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_RECORD))
-
-
-def _lines(path: Path, lines: Iterable[bytes], first_line: int) -> Iterator[str]:
-    for number, line in enumerate(lines, first_line):
-        yield decode_line(path, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, number)
-
-
-def decode_line(path: Path, line: bytes, number: int) -> str:
-    """One line as text.
-
-    Raises:
-        TableError: it is not UTF-8.
-    """
-    check_text(path, line, number)
-    return line.decode("utf-8")

@@ -1,1 +1,1 @@
-"""Training: the loop (fit -> run_epoch -> train_step), sparse optimisers, metrics, history, checkpoints."""
+"""Training: prepare, fit, measure; the loop, sparse optimizers, metrics, checkpoints and tree models."""

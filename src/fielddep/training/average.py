@@ -1,9 +1,8 @@
-"""Averaging of weights: what is evaluated, kept and saved is a running mean over the last evaluations.
+"""Averaged weights: a running mean over the last evaluations is what is evaluated, kept and saved.
 
-Large embedding tables make a noisy path: each pass over the rows fits some of their noise, and a different part of it
-every time. The mean over the path keeps what the points have in common.
-
-The mean is taken at evaluations, not at steps, so that a step still touches only the ids of its batch.
+Large embedding tables follow a noisy path: each pass over the rows fits a different part of their noise. The mean over
+the path keeps what its points have in common. It is taken at evaluations, not at steps, so that a step still touches
+only the ids of its batch.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from fielddep.nn.layers import BatchNorm
 from fielddep.nn.model import FieldModel
 
 N_NORM_BATCHES = 20
-"""Training batches that BatchNorm's statistics of the mean weights are taken from."""
+"""Training batches for BatchNorm's statistics with the mean weights."""
 
 
 class WeightAverage:
     """Running mean of a model's weights: mean = decay * mean + (1 - decay) * weights.
 
-    The first means weigh all points alike, so that the start of training is soon forgotten.
+    The first means weight all points equally, so that the start of training is soon forgotten.
     """
 
     def __init__(self, decay: float) -> None:
@@ -34,7 +33,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, model: FieldModel) -> None:
-        """Add the weights as they are now."""
+        """Add the current weights."""
         weights = model.state_dict()
         self.n_points += 1
         if not self._mean:
@@ -49,9 +48,9 @@ class WeightAverage:
 
     @contextmanager
     def applied(self, model: FieldModel, batches: Iterable[Batch]) -> Iterator[None]:
-        """Within the context the model has the mean weights, with BatchNorm statistics of these training batches.
+        """Within the context, the model has the mean weights and BatchNorm statistics of these training batches.
 
-        Weights and mean change places, so nothing is copied however large the tables are.
+        Weights and mean swap places, so nothing is copied however large the tables are.
         """
         self._swap(model)
         refresh_norm(model, batches)
@@ -66,18 +65,18 @@ class WeightAverage:
                 tensor.data, self._mean[name] = self._mean[name], tensor.data
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Everything that is needed to resume."""
+        """All tensors that a resume needs."""
         return {**self._mean, "n_points": torch.tensor(self.n_points)}
 
     def load_state(self, state: Mapping[str, torch.Tensor], device: torch.device) -> None:
-        """Go on from a state given by `state`, on the model's device; its tensors become the average's own."""
+        """Continue from a `state`; its tensors move to the model's device."""
         self.n_points = int(state["n_points"])
         self._mean = {name: state[name].to(device) for name in state if name != "n_points"}
 
 
 @torch.no_grad()
 def refresh_norm(model: FieldModel, batches: Iterable[Batch]) -> None:
-    """Recompute BatchNorm's running statistics from some batches; nothing else is in training mode."""
+    """Recompute BatchNorm's running statistics from a few batches, with everything else in evaluation mode."""
     norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
     if not norms:
         return

@@ -1,12 +1,12 @@
 """Checkpoints, from which a run resumes exactly; the best weights so far; the history of evaluations.
 
 `checkpoint.safetensors` holds weights, optimizer state and random state as tensors, and the trainer's state as JSON in
-the metadata. It is written atomically. The best weights so far have their own file, named by step and written only when
-they change, so that a kill between the two writes leaves a checkpoint whose best weights are still there. Without a
-checkpoint folder they stay in memory, where a copy of large embedding tables is a good part of what a training needs.
+the metadata. It is written atomically. The best weights have their own file, named by step and written only when they
+change, so a kill between the two writes leaves a checkpoint whose best weights are still there. Without a checkpoint
+folder they stay in memory, where a copy of large embedding tables is a good part of what training needs.
 
-Tensors are read one at a time and by position: all together can be as large as the training itself, and a mapped file
-would count as memory of the process as well.
+Tensors are read one at a time and by position. All of them together can be as large as the training itself, and a
+mapped file would count as memory of the process as well.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Evaluation:
     best: bool
     """Whether this is the lowest validation loss so far."""
     seconds: float
-    """Training time so far, evaluations included, time before a resume included."""
+    """Training time so far, including evaluations and the time before a resume."""
     rows_per_s: float = 0.0
-    """Training rows a second so far, without the time of evaluations and checkpoints."""
+    """Training rows per second so far, without the time of evaluations and checkpoints."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -70,7 +70,7 @@ class TensorBoard(Observer):
         self.writer: Any = SummaryWriter(str(folder))
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
-        """Write one point a metric."""
+        """Write one point per metric."""
         self.writer.add_scalar("train/loss", evaluation.train_loss, evaluation.step)
         self.writer.add_scalar("train/lr", evaluation.lr, evaluation.step)
         for name, value in evaluation.validation.items():
@@ -85,42 +85,29 @@ HISTORY = "history.jsonl"
 
 
 class History(list[Evaluation]):
-    """Evaluations in order, with a mirror on disk."""
+    """Evaluations in order, mirrored to a file if there is a path."""
 
     def __init__(self, path: Path | None = None) -> None:
         super().__init__()
         self.path = path
 
     def add(self, evaluation: Evaluation) -> None:
-        """Append and mirror."""
+        """Append and mirror. The complete file is written, which drops lines from after a checkpoint."""
         self.append(evaluation)
         if self.path is not None:
             lines = [json.dumps(e.to_json(), sort_keys=True) for e in self]
             write_text(self.path, "\n".join(lines) + "\n")
 
-    def restore(self, evaluations: list[dict[str, Any]]) -> None:
-        """Start again from the evaluations a checkpoint knows; later lines on disk are dropped."""
-        self[:] = [Evaluation(**values) for values in evaluations]
-
-    @property
-    def best(self) -> Evaluation | None:
-        """The evaluation whose weights are kept."""
-        return next((e for e in reversed(self) if e.best), None)
-
 
 class BestWeights:
-    """Keeps the weights of a model at one step.
-
-    Args:
-        checkpoints: folder whose files keep them; None keeps them in memory.
-    """
+    """Keeps the best weights of a model: in a checkpoint folder, or in memory if there is none."""
 
     def __init__(self, checkpoints: CheckpointFolder | None) -> None:
         self.checkpoints = checkpoints
         self._kept: dict[str, torch.Tensor] = {}
 
     def keep(self, model: FieldModel, step: int) -> None:
-        """Remember the weights as they are, in the place of those remembered before."""
+        """Replace the weights kept before by those of the model."""
         weights = model.state_dict()
         if self.checkpoints is not None:
             self.checkpoints.save_best(weights, step)
@@ -140,8 +127,8 @@ def copy_weights(to: Mapping[str, torch.Tensor], source: Mapping[str, torch.Tens
     """Copy tensors in place, one at a time.
 
     Raises:
-        KeyError: when names differ.
-        RuntimeError: when shapes differ.
+        KeyError: names differ.
+        RuntimeError: shapes differ.
     """
     if set(to) != set(source):
         raise KeyError(f"weights {sorted(set(to) ^ set(source))}")
@@ -155,10 +142,8 @@ def copy_weights(to: Mapping[str, torch.Tensor], source: Mapping[str, torch.Tens
             tensor.copy_(source[name])
 
 
-Tensors = Mapping[str, torch.Tensor]
-
 HEADER_LENGTH = 8
-"""Bytes of the number that a safetensors file begins with: the length of its header."""
+"""Bytes of the number at the start of a safetensors file: the length of its header."""
 DTYPES = {
     "F32": torch.float32,
     "F64": torch.float64,
@@ -167,21 +152,20 @@ DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-"""Types of tensors that a checkpoint may hold, as safetensors names them."""
+"""Types that a checkpoint may hold, as safetensors names them."""
 
 
 class TensorFile(Mapping[str, torch.Tensor]):
-    """Tensors of a safetensors file by name; each is read when it is asked for, and kept by nobody.
+    """Tensors of a safetensors file by name; each is read on access and not kept.
 
     Args:
         path: the file; its header and size are checked at once.
-        prefix: only tensors whose name begins so, named by the rest.
+        prefix: only tensors whose names start with it; they are named by the rest.
     """
 
     def __init__(self, path: Path, prefix: str = "") -> None:
         self.path = path
-        self.prefix = prefix
-        with safe_open(path, framework="pt") as file:  # refuses a file that is cut off or no safetensors
+        with safe_open(path, framework="pt") as file:  # refuses a file that is cut off or not safetensors
             self.metadata: dict[str, str] = file.metadata() or {}
         with path.open("rb") as plain:
             n_header = int.from_bytes(plain.read(HEADER_LENGTH), "little")
@@ -206,14 +190,14 @@ class TensorFile(Mapping[str, torch.Tensor]):
         return len(self._entries)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of a tensor, which is not read for it."""
+        """Shape of a tensor, without reading it."""
         return tuple(self._entries[name]["shape"])
 
     def read_into(self, name: str, tensor: torch.Tensor) -> None:
-        """Read a tensor into the memory of another of its shape and type; through a copy where that is elsewhere.
+        """Read a tensor into the memory of another one of its shape; directly if type, device and layout allow it.
 
         Raises:
-            CheckpointError: when the file is gone or damaged by now.
+            CheckpointError: the file has been removed or damaged since it was opened.
         """
         entry = self._entries[name]
         if tensor.device.type != "cpu" or not tensor.is_contiguous() or tensor.dtype != DTYPES[entry["dtype"]]:
@@ -230,31 +214,16 @@ class TensorFile(Mapping[str, torch.Tensor]):
         if len(memory):
             raise CheckpointError(f"{self.path} is cut off within {name}; train again with --force")
 
-    def under(self, prefix: str) -> TensorFile:
-        """Those of its tensors whose name begins with a prefix, named by the rest."""
-        return TensorFile(self.path, self.prefix + prefix)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Checkpoint:
-    """A point to resume from."""
-
-    tensors: TensorFile
-    state: dict[str, Any]
-    best: TensorFile
-
 
 class CheckpointFolder:
-    """Folder with the last checkpoint of a run."""
+    """Folder with the last checkpoint of a run and its best weights."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / "checkpoint.safetensors"
 
-    def save(self, tensors: Tensors, state: dict[str, Any], best: Tensors | None) -> None:
-        """Write a checkpoint; `best` holds the best weights when they are new and not saved yet, else None."""
-        if best is not None:
-            self.save_best(best, state["best_step"])
+    def save(self, tensors: Mapping[str, torch.Tensor], state: dict[str, Any]) -> None:
+        """Write a checkpoint and remove best weights that are out of date; those of `best_step` are saved already."""
         best_file = self._best_path(state["best_step"])
         metadata = {"state": json.dumps({**state, "best_file": best_file.name})}
         write_atomically(self.path, lambda p: _save(tensors, p, metadata))
@@ -262,15 +231,15 @@ class CheckpointFolder:
             if old != best_file:
                 old.unlink(missing_ok=True)
 
-    def save_best(self, weights: Tensors, step: int) -> None:
-        """Write the best weights; those before them stay until the next checkpoint."""
+    def save_best(self, weights: Mapping[str, torch.Tensor], step: int) -> None:
+        """Write the best weights; the previous ones stay until the next checkpoint."""
         write_atomically(self._best_path(step), lambda p: _save(weights, p))
 
     def load_best(self, step: int) -> TensorFile:
-        """The best weights, which `save_best` wrote at this step.
+        """The best weights that `save_best` wrote at this step.
 
         Raises:
-            CheckpointError: when the file is damaged or gone.
+            CheckpointError: the file is damaged or missing.
         """
         try:
             return TensorFile(self._best_path(step))
@@ -279,34 +248,32 @@ class CheckpointFolder:
                 f"the best weights {self._best_path(step)} cannot be read ({error}); train again with --force"
             ) from error
 
-    def load(self) -> Checkpoint | None:
-        """The last checkpoint, or None where there is none.
+    def load(self) -> dict[str, Any] | None:
+        """The trainer's state at the last checkpoint, or None if there is none; `tensors` reads the rest.
 
         Raises:
-            CheckpointError: when a file is damaged.
+            CheckpointError: a file is damaged or missing.
         """
         if not self.path.exists():
             return None
         try:
-            tensors = TensorFile(self.path)
-            state = json.loads(tensors.metadata["state"])
-            best = TensorFile(self.folder / state.pop("best_file"))
+            state: dict[str, Any] = json.loads(TensorFile(self.path).metadata["state"])
+            TensorFile(self.folder / state.pop("best_file"))  # refuses damaged weights now, not hours later
         except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
             raise CheckpointError(
                 f"checkpoint {self.path} cannot be read ({error}); train again with --force"
             ) from error
-        return Checkpoint(tensors=tensors, state=state, best=best)
+        return state
 
-    def delete(self) -> None:
-        """Remove the checkpoint of a finished run."""
-        for path in (self.path, *self.folder.glob("best-*.safetensors")):
-            path.unlink(missing_ok=True)
+    def tensors(self, prefix: str = "") -> TensorFile:
+        """Tensors of the last checkpoint whose names start with a prefix, named by the rest."""
+        return TensorFile(self.path, prefix)
 
     def _best_path(self, step: int) -> Path:
         return self.folder / f"best-{step}.safetensors"
 
 
-def _save(tensors: Tensors, path: Path, metadata: dict[str, str] | None = None) -> None:
+def _save(tensors: Mapping[str, torch.Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
     own = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     try:
         save_file(own, path, metadata=metadata)

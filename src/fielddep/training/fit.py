@@ -1,4 +1,4 @@
-"""Fit: from a table or store and settings to a trained model, in one function that everything above it calls."""
+"""Fit: from a table or store and settings to a trained model."""
 
 from __future__ import annotations
 
@@ -29,22 +29,13 @@ from fielddep.training.metrics import Measured, base_rate_metrics, measure
 from fielddep.training.optim import rarity_scale
 from fielddep.training.prepare import Prepared, prepare
 from fielddep.training.trainer import Trainer
-from fielddep.training.tree_rows import TrainedTrees
-from fielddep.training.trees import train_trees
+from fielddep.training.trees import TrainedTrees, train_trees
 from fielddep.training.unknown import UnknownTraining
 from fielddep.wording import format_bytes
 
 
 def check_device(name: str, setting: str = "device") -> None:
-    """Refuse a torch device that is not there, before any work is done.
-
-    Args:
-        name: as torch names it.
-        setting: what it was given as, for the message.
-
-    Raises:
-        ConfigError: says which name was given.
-    """
+    """Raise `ConfigError` for a torch device that does not exist; `setting` names it in the error."""
     try:
         torch.empty(0, device=torch.device(name))
     except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -55,23 +46,22 @@ def check_device(name: str, setting: str = "device") -> None:
 
 
 COPIES_IN_TRAINING = {"adagrad": 2, "adam": 3}
-"""Copies of all weights while training: the weights and the optimiser's state. Averaging keeps one more, and so do the
-best weights where there is no checkpoint folder to keep them. Weights outside of tables have a gradient as large as
-they are; that of a table is of the ids of a batch."""
+"""Copies of all weights in training: the weights and the state of the optimizer. Averaging adds one, and so do the best
+weights without a checkpoint folder. Dense weights also have a gradient of their size; that of a table is sparse."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A trained model, the rows it was trained on, and how it went.
+    """A trained model, its rows and its history.
 
     Attributes:
         prepared: rows, encoder and settings.
         model: a network, or trees.
         history: evaluations in order.
-        seconds: wall time of the training, evaluations included.
-        rows_per_s: rows learned from per second. A tree looks at all training rows once.
-        measured: metrics of validation and test rows and the time they took; empty until `fit` measures them.
-        base_rate: metrics of the same rows when the base rate of the training rows is predicted.
+        seconds: wall time of training, including evaluations.
+        rows_per_s: training rows per second; every tree counts all of them.
+        measured: metrics of validation and test rows; empty until `fit` measures them.
+        base_rate: metrics of the same rows if the base rate of the training rows is predicted.
     """
 
     prepared: Prepared
@@ -89,7 +79,7 @@ class Trained:
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Metrics of validation and test rows next to those of the base rate, as a run keeps them."""
+        """Metrics of validation and test rows next to those of the base rate, as a run saves them."""
         found: dict[str, dict[str, float]] = {}
         for part, measured in self.measured.items():
             found |= {part: measured.metrics, f"{part}_base_rate": self.base_rate[part]}
@@ -108,21 +98,20 @@ def fit(
     """Split, encode, fill in open settings, train and measure: the one way from rows to a model.
 
     Args:
-        source: a table, a store whose rows are read from disk while training, or rows that are prepared already.
-        config: settings; open ones are decided from the training rows. Data and split settings of a store are its own,
-            and prepared rows have theirs.
-        parts: part of every row, instead of the split that the settings give; not for a store.
-        observer: follows the training.
+        source: a table, a store whose rows are read from disk in training, or prepared rows.
+        config: settings. A store keeps its own data and split settings, prepared rows keep all of theirs.
+        parts: part of every row, instead of the split of the settings; not for a store.
+        observer: is told about progress.
         checkpoints: folder for checkpoints and the history.
         resume: continue from the last checkpoint there.
     """
-    trained = train(
-        source if isinstance(source, Prepared) else _prepare(source, config or Config(), parts),
-        observer=observer,
-        checkpoints=checkpoints,
-        resume=resume,
-    )
-    prepared = trained.prepared
+    if isinstance(source, Prepared):
+        prepared = source
+    else:
+        config = config or Config()
+        check_device(config.train.device, "train.device")
+        prepared = prepare(source, config, parts=parts)
+    trained = train(prepared, observer=observer, checkpoints=checkpoints, resume=resume)
     held_out = {name: prepared.parts[name] for name in ("validation", "test") if name in prepared.parts}
     target, outputs = prepared.target, trained.model.outputs
     return replace(
@@ -132,11 +121,6 @@ def fit(
     )
 
 
-def _prepare(source: pl.DataFrame | Store, config: Config, parts: Parts | None) -> Prepared:
-    check_device(config.train.device, "train.device")
-    return prepare(source, config, parts=parts)
-
-
 def train(
     prepared: Prepared,
     *,
@@ -144,10 +128,7 @@ def train(
     checkpoints: Path | None = None,
     resume: bool = False,
 ) -> Trained:
-    """Build and train the model that the settings of prepared rows name, network or trees.
-
-    Trees are trained in one go: they have no checkpoints.
-    """
+    """Build and train the model that the settings name. Trees are trained in one go, without checkpoints."""
     observer = observer or Observer()
     observer.on_prepared(prepared)
     started = time.perf_counter()
@@ -193,7 +174,7 @@ def _train_network(
 
 @contextmanager
 def torch_threads(n_threads: int | None) -> Iterator[None]:
-    """Within the context torch uses so many threads; the caller's number is restored afterwards."""
+    """Within the context, torch uses this many threads; None changes nothing."""
     before = torch.get_num_threads()
     torch.set_num_threads(n_threads or before)
     try:
@@ -203,15 +184,13 @@ def torch_threads(n_threads: int | None) -> Iterator[None]:
 
 
 def build_for(target: Target, layout: Layout, config: Config, *, device: str = "cpu") -> FieldModel:
-    """The fresh model of a target and settings."""
-    regression = target.task == "regression"
-    return build_model(
-        layout, target.n_outputs, config.model, regression=regression, seed=config.train.seed, device=device
-    )
+    """An untrained model for a target and settings."""
+    regression, seed = target.task == "regression", config.train.seed
+    return build_model(layout, target.n_outputs, config.model, regression=regression, seed=seed, device=device)
 
 
 def _check_memory(layout: Layout, target: Target, config: Config, *, best_in_memory: bool) -> None:
-    """Refuse a model that cannot fit before an hour of work is lost on it."""
+    """Refuse a model that does not fit into memory, before an hour is lost on it."""
     assert config.train.optimizer is not None
     planned = build_for(target, layout, config, device="meta")
     copies = COPIES_IN_TRAINING[config.train.optimizer] + (config.train.average_decay > 0) + best_in_memory
@@ -224,18 +203,18 @@ def _check_memory(layout: Layout, target: Target, config: Config, *, best_in_mem
         if others > of_tables:
             what, advice = f"{others:,} weights outside of the tables", "lower model.d_embed, or use fewer fields"
         raise TrainingError(
-            f"training would need about {format_bytes(needed)}, most of it for {what}, this machine has "
-            f"{format_bytes(present)}; {advice}"
+            f"training would need about {format_bytes(needed)}, most of it for {what}; this machine has "
+            f"{format_bytes(present)}. To train, {advice}"
         )
 
 
 def _check_batches(n_rows: int, model: FieldModel, config: Config) -> None:
-    """Refuse batches of one row where BatchNorm needs a spread."""
+    """Refuse batches of one row for a model with BatchNorm, which needs a spread."""
     assert config.train.batch_size is not None
     smallest = n_rows // -(-n_rows // config.train.batch_size)
     if smallest < 2 and any(isinstance(module, BatchNorm) for module in model.modules()):
         raise TrainingError(
             f"BatchNorm needs batches of at least 2 rows; {n_rows} training rows with train.batch_size = "
-            f"{config.train.batch_size} give batches of 1; give more rows, raise train.batch_size, or set "
-            "model.batch_norm = 'none' where the model has that setting"
+            f"{config.train.batch_size} give batches of 1. Give more rows, raise train.batch_size, or set "
+            "model.batch_norm = 'none' if the model has that setting"
         )

@@ -1,8 +1,8 @@
-"""Losses and metrics: the loss of a batch, metrics over a whole set, and what the base rate alone would score.
+"""Losses and metrics: the loss of a batch, metrics over many rows, and the metrics of the base rate alone.
 
 `measure` is the only way from rows to metrics. Logloss and squared error are running sums. AUC and calibration need the
-scores of a binary target, so memory grows by 13 bytes a row: 5 are kept (score and label; 9 with a weight), and the
-result takes 8 more while they are sorted (`ranking`). The AUC is exact; nothing is averaged over batches.
+scores of a binary target, so memory grows by 13 bytes per row: 5 for score and label (9 with a weight), and 8 more
+while they are sorted (`ranking.py`). The AUC is exact; nothing is averaged over batches.
 
 Shape legend: B rows of a batch, R rows of a chunk, C outputs.
 """
@@ -28,7 +28,7 @@ Values = torch.Tensor | Array
 
 
 def row_losses(logits_BC: torch.Tensor, target_B: torch.Tensor, task: str) -> torch.Tensor:
-    """Loss of every row: logistic, softmax or squared."""
+    """Loss of every row: logistic, softmax or squared error."""
     if task == "multiclass":
         return F.cross_entropy(logits_BC, target_B, reduction="none")
     if task == "binary":
@@ -39,7 +39,7 @@ def row_losses(logits_BC: torch.Tensor, target_B: torch.Tensor, task: str) -> to
 def mean_loss(
     logits_BC: torch.Tensor, target_B: torch.Tensor, weight_B: torch.Tensor | None, task: str
 ) -> torch.Tensor:
-    """Weighted mean of the row losses; a batch whose weights are all zero has loss zero."""
+    """Weighted mean of the row losses; zero if all weights are zero."""
     losses_B = row_losses(logits_BC, target_B, task)
     if weight_B is None:
         return losses_B.mean()
@@ -51,14 +51,13 @@ def _weights(rows: EncodedRows) -> torch.Tensor:
 
 
 def base_output(target: Target, chunks: Iterable[EncodedRows]) -> torch.Tensor:
-    """Output (C,) of a model that knows nothing but the base rate of the training rows, which are read once."""
-    n_outputs = len(target.classes) if target.task == "multiclass" else 1
-    total_C, weight = torch.zeros(n_outputs, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    """Output (C,) of a model that only knows the base rate of the training rows, which are read once."""
+    total_C, weight = torch.zeros(target.n_outputs, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
     for chunk in chunks:
         assert chunk.target_R is not None
         target_R, weight_R = torch.as_tensor(chunk.target_R), _weights(chunk)
         if target.task == "multiclass":
-            # One by one, so that float32 would stop counting a class at 2**24 rows.
+            # Added one by one, where float32 would stop counting a class at 2**24 rows.
             total_C.index_add_(0, target_R, weight_R.double())
         else:
             total_C += (target_R * weight_R).sum(dtype=torch.float64)
@@ -75,9 +74,8 @@ N_CALIBRATION_BINS = 20
 class Metrics:
     """Streaming metrics of a task.
 
-    Binary: logloss, auc, calibration_error. Multi-class: logloss, accuracy. Regression: mse, mae, in the
-    target's own unit. `loss` is the logloss or mse; early stopping looks at it, mse of standardised targets. A set that
-    holds one class has no AUC; it is omitted rather than invented.
+    Binary: logloss, auc, calibration_error. Multi-class: logloss, accuracy. Regression: mse and mae, in the target's
+    unit. `loss` is the logloss or mse. Rows of a single class have no AUC.
 
     Args:
         target: what is predicted.
@@ -92,10 +90,10 @@ class Metrics:
         self._scores, self._labels, self._weights = Column(np.float32), Column(np.bool_), Column(np.float32)
 
     def update(self, logits_BC: torch.Tensor, target_B: Values, weight_B: Values | None = None) -> None:
-        """Add the rows of a batch, or of a chunk of encoded rows.
+        """Add rows.
 
         Raises:
-            TrainingError: for more rows than can be ranked.
+            TrainingError: there are more rows than can be ranked.
         """
         logits_BC, target_B = logits_BC.detach(), torch.as_tensor(target_B).detach()
         weight_B = None if weight_B is None else torch.as_tensor(weight_B)
@@ -123,21 +121,17 @@ class Metrics:
         """Metrics of everything added so far."""
         if self._weight == 0:
             return {}
-        # Sums are those of standardised targets, so that no unit is too large or too small for them.
+        # Sums are over standardised targets, because some units are too large or too small for sums of squares.
         units = {"": 1.0, "target": self.target.scale, "target²": self.target.loss_unit}
         values = {name: total / self._weight * units[METRICS[name].unit] for name, total in self._sums.items()}
         if len(self._scores):
             values |= self._ranked()
-        values["loss"] = values[self._loss_name]
+        values["loss"] = values[loss_name(self.target.task)]
         return values
 
     def standard_loss(self) -> float:
-        """Mean loss as models are trained with it, of standardised targets: it does not depend on the target's unit."""
-        return self._sums[self._loss_name] / self._weight if self._weight else math.nan
-
-    @property
-    def _loss_name(self) -> str:
-        return loss_name(self.target.task)
+        """Mean loss of standardised targets, which training minimises; it does not depend on the target's unit."""
+        return self._sums[loss_name(self.target.task)] / self._weight if self._weight else math.nan
 
     def _ranked(self) -> dict[str, float]:
         """Metrics that need the order of the scores."""
@@ -145,11 +139,8 @@ class Metrics:
         ranking = Ranking(self._scores.values(), self._labels.values(), weights)
         area = area_under_curve(ranking)
         found = {} if area is None else {"auc": area}
-        return {**found, "calibration_error": binned_gap(ranking, N_CALIBRATION_BINS, self._positive)}
-
-    def _positive(self, scores: np.ndarray) -> np.ndarray:
-        """Probability of the positive class."""
-        return _positive(scores, self.target)
+        gap = binned_gap(ranking, N_CALIBRATION_BINS, lambda scores: _positive(scores, self.target))
+        return {**found, "calibration_error": gap}
 
     def _add(self, name: str, values_B: torch.Tensor, weights_B: torch.Tensor) -> None:
         total = float((values_B.double() * weights_B.double()).sum())
@@ -162,12 +153,12 @@ Outputs = Callable[[EncodedRows], torch.Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Metrics of some rows, and what predicting them took.
+    """Metrics of some rows, and the time to predict them.
 
     Attributes:
-        metrics: by name; empty where the rows weigh nothing.
+        metrics: by name; empty if the sum of weights is zero.
         standard_loss: mean loss of standardised targets, as training sees it.
-        seconds: wall time from encoded rows to raw outputs; reading rows and computing metrics are not counted.
+        seconds: wall time from encoded rows to raw outputs, without reading rows and computing metrics.
         n_rows: rows predicted.
     """
 
@@ -190,29 +181,8 @@ def measure(outputs: Outputs, target: Target, chunks: Iterable[EncodedRows]) -> 
     return Measured(metrics=metrics.result(), standard_loss=metrics.standard_loss(), seconds=seconds, n_rows=n_rows)
 
 
-def auc(scores: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> float | None:
-    """Exact area under the ROC curve of scores taken as float32, ties counted half; None where one class is absent.
-
-    Example:
-        >>> auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True]))
-        0.75
-    """
-    return area_under_curve(Ranking(scores, labels, weights))
-
-
-def calibration_error(probabilities: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Expected calibration error over bins of equally many rows.
-
-    Example:
-        >>> round(calibration_error(np.full(1000, 0.3), np.arange(1000) < 500), 6)
-        0.2
-    """
-    ranking = Ranking(probabilities, labels, weights)
-    return binned_gap(ranking, N_CALIBRATION_BINS, lambda scores: scores.astype(np.float64))
-
-
 def base_rate_metrics(target: Target, base_C: torch.Tensor, chunks: Iterable[EncodedRows]) -> dict[str, float]:
-    """Metrics of predicting the same output for every row: what a model must beat. Takes no memory for the rows."""
+    """Metrics of predicting the same output for every row, which a model must beat; memory does not grow with rows."""
     metrics = Metrics(target, ranked=False)
     negative = positive = 0.0
     for chunk in chunks:
@@ -224,7 +194,7 @@ def base_rate_metrics(target: Target, base_C: torch.Tensor, chunks: Iterable[Enc
     found = metrics.result()
     if target.task != "binary" or not found:
         return found
-    # All rows are tied: every pair counts half, and there is one bin.
+    # All rows are tied, so every pair counts half and there is one bin.
     area = {"auc": 0.5} if positive and negative else {}
     probability = float(_positive(base_C.float().cpu().numpy(), target)[0])
     return {**found, **area, "calibration_error": abs(probability - positive / (positive + negative))}
@@ -233,5 +203,4 @@ def base_rate_metrics(target: Target, base_C: torch.Tensor, chunks: Iterable[Enc
 def _positive(scores: np.ndarray, target: Target) -> np.ndarray:
     """Probability of the positive class."""
     logits = torch.from_numpy(scores).double().unsqueeze(1)
-    probabilities: np.ndarray = predictions(logits, target)[:, 1].numpy()
-    return probabilities
+    return np.asarray(predictions(logits, target)[:, 1])

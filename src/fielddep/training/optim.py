@@ -1,19 +1,19 @@
-"""Optimisers whose embedding step touches only the ids of the batch.
+"""Optimizers whose steps touch only the ids of the batch in embedding tables.
 
-A table's sparse gradient is summed per id once, then ridge, clipping, decay and the Adagrad or Adam rule act on
-those rows alone: a step costs the same with twenty thousand ids and with twenty million.
+A table's sparse gradient is summed per id. Ridge, clipping, decay and the Adagrad or Adam rule then act on those rows
+alone, so a step costs the same with twenty thousand ids and with twenty million.
 
 What the settings mean under sparse steps:
 
-- `embedding_l2`: each row of the batch adds l2/2 * |e|^2 for every embedding it looks up to its loss, and the loss
-  is the mean over the batch. An id looked up c times in a batch of B rows gets the extra gradient l2 * c/B * e;
-  summed over an epoch this is a ridge in proportion to the id's count.
+- `embedding_l2`: each row of the batch adds l2/2 * |e|^2 to its loss for every embedding it looks up, and the loss is
+  the mean over the batch. An id looked up c times in a batch of B rows gets the extra gradient l2 * c/B * e; over an
+  epoch, this is a ridge in proportion to the id's count.
 - `l2_rarity` (p): that gradient is further multiplied by s = a * count^-p, with a such that s is 1 on average over
-  the rows of each field. With p = 0 every look-up is held alike; with p = 1 every id is held alike over an epoch, so a
-  rare id, which few rows can correct, is held closest to zero.
-- `weight_decay`: decoupled. Dense weights shrink by 1 - lr * weight_decay every step; an id's row shrinks by the
-  same factor in the steps that look it up and is not moved otherwise.
-- Adam's moments of an id advance only in steps that look it up; its bias correction counts those steps.
+  the rows of each field. With p = 0, the ridge is the same per look-up. With p = 1, it is the same per id over an
+  epoch, which keeps rare ids, that few rows can correct, closest to zero.
+- `weight_decay`: decoupled. Dense weights shrink by 1 - lr * weight_decay in every step, the row of an id only in the
+  steps that look it up.
+- Adam's moments of an id change only in steps that look it up; its bias correction counts those steps.
 
 Shape legend: I joint ids, U distinct ids of the batch, D size of a table's row.
 """
@@ -39,7 +39,7 @@ EPSILON = {"adagrad": 1e-10, "adam": 1e-8}
 
 @dataclass(frozen=True, kw_only=True)
 class LookedUp:
-    """The distinct ids that a batch looked up, and how often; in the order of their gradients."""
+    """The distinct ids of a batch in the order of their gradients, and how often each was looked up."""
 
     ids_U: torch.Tensor
     counts_U: torch.Tensor
@@ -54,7 +54,7 @@ class LookedUp:
         return cls(ids_U=ids_U, counts_U=counts_U)
 
     def sum_per_id(self, sparse_gradient: torch.Tensor) -> torch.Tensor:
-        """Gradient (U, D) of every id; `sparse_gradient` has an entry per look-up, or per id already."""
+        """Gradient (U, D) per id; `sparse_gradient` has one entry per look-up, or already one per id."""
         indices, values = sparse_gradient._indices()[0], sparse_gradient._values()
         if torch.equal(indices, self.ids_U):
             return values
@@ -69,12 +69,12 @@ class Optimizer:
 
     Args:
         model: its tables get sparse steps, all other trained weights dense ones.
-        kind: "adagrad" or "adam".
-        lr: learning rate; `lr` may be set later.
+        kind: the rule.
+        lr: learning rate; can be changed between steps.
         l2: ridge of every table, by name.
-        l2_scale_I: factor of the ridge of every id, see `rarity_scale`; None means 1.
+        l2_scale_I: factor of the ridge per id, see `rarity_scale`; None means 1.
         weight_decay: decoupled decay.
-        clip_norm: largest joint norm of all gradients, None for no clipping.
+        clip_norm: largest joint norm of all gradients; None means no clipping.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class Optimizer:
         self.lr = lr
         self.weight_decay = weight_decay
         self.clip_norm = clip_norm
-        self._lookups = dict(model.tables())
-        self._tables = {name: table.weight for name, table in self._lookups.items()}
-        self._l2_scales = {name: _scale_of_rows(table, l2_scale_I) for name, table in self._lookups.items()}
+        self._modules = dict(model.tables())
+        self._tables = {name: table.weight for name, table in self._modules.items()}
+        self._l2_scales = {name: _scale_of_rows(table, l2_scale_I) for name, table in self._modules.items()}
         self._l2 = {name: l2.get(name, 0.0) for name in self._tables}
         of_tables = {id(weight) for weight in self._tables.values()}
         self._dense = {name: p for name, p in model.named_parameters() if p.requires_grad and id(p) not in of_tables}
@@ -111,16 +111,16 @@ class Optimizer:
         return state
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Everything that is needed to resume, as tensors by name."""
+        """All tensors that a resume needs, by name."""
         return self._state
 
     def load_state(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Go on from a state given by `state`."""
+        """Continue from a `state`."""
         for name, tensor in self._state.items():
             tensor.copy_(state[name])
 
     def zero_grad(self) -> None:
-        """Forget the gradients of the last batch."""
+        """Drop the gradients of the last batch."""
         for weight in (*self._dense.values(), *self._tables.values()):
             weight.grad = None
 
@@ -139,19 +139,22 @@ class Optimizer:
             self._clip(gradients.values())
         self._step_dense(compiled)
         for name, gradient_UD in gradients.items():
+            ids_U = looked_up[name].ids_U
             if compiled:
                 ridge = 0.0 if self.clip_norm is not None else self._l2[name] / max(len(ids_BF), 1)
-                self._advance_compiled(name, tables[name], gradient_UD, looked_up[name], ridge)
+                counts_U = self._ridge_weight(name, looked_up[name]) if ridge > 0 else None
+                slots = self._slots_of(name)
+                advance(self._rule, tables[name], gradient_UD, slots, ids_U=ids_U, ridge=ridge, counts_U=counts_U)
             else:
-                self._advance_rows(name, tables[name], gradient_UD, looked_up[name].ids_U)
+                self._advance_rows(name, tables[name], gradient_UD, ids_U)
         return None
 
     def _looked_up(self, ids_BF: torch.Tensor, names: Sequence[str], *, compiled: bool) -> dict[str, LookedUp]:
-        """What each table was asked for; the tables that have a row for every id share the answer."""
+        """The ids that each table was asked for; tables with a row for every id share the result."""
         found: dict[str, LookedUp] = {}
         of_all = None
         for name in names:
-            table = self._lookups[name]
+            table = self._modules[name]
             if table.rows_I is not None:
                 found[name] = LookedUp.of(table.rows_of(ids_BF), len(table.weight), compiled=compiled)
             else:
@@ -167,7 +170,7 @@ class Optimizer:
                 gradient_UD.addcmul_(strength_U1, self._tables[name][looked_up[name].ids_U])
 
     def _ridge_weight(self, name: str, looked_up: LookedUp) -> torch.Tensor:
-        """How firmly every id is held: its look-ups, scaled for its rarity where that is asked."""
+        """Factor of the ridge per id: its look-ups, scaled by its rarity."""
         scale_R = self._l2_scales[name]
         return looked_up.counts_U if scale_R is None else looked_up.counts_U * scale_R[looked_up.ids_U]
 
@@ -200,20 +203,13 @@ class Optimizer:
         for slot, state in slots.items():
             self._state[f"{name}/{slot}"].index_copy_(0, ids_U, state)
 
-    def _advance_compiled(
-        self, name: str, weight: torch.Tensor, gradient_UD: torch.Tensor, looked_up: LookedUp, ridge: float
-    ) -> None:
-        counts_U = self._ridge_weight(name, looked_up) if ridge > 0 else None
-        slots = self._slots_of(name)
-        advance(self._rule, weight, gradient_UD, slots, ids_U=looked_up.ids_U, ridge=ridge, counts_U=counts_U)
-
     @property
     def _rule(self) -> Rule:
         shrink = 1.0 - self.lr * self.weight_decay
         return Rule(kind=self.kind, lr=self.lr, shrink=shrink, epsilon=EPSILON[self.kind], betas=ADAM_BETAS)
 
     def _advance(self, values: torch.Tensor, gradient: torch.Tensor, slots: dict[str, torch.Tensor]) -> None:
-        """One step of the rule on a dense weight or on rows of a table, all in place; the gradient is used up."""
+        """One step in place, on a dense weight or on rows of a table; it overwrites the gradient."""
         direction = _adagrad(slots, gradient) if self.kind == "adagrad" else _adam(slots, gradient)
         if self.weight_decay > 0:
             values.mul_(1.0 - self.lr * self.weight_decay)
@@ -221,7 +217,7 @@ class Optimizer:
 
 
 def _scale_of_rows(table: EmbeddingTable, l2_scale_I: torch.Tensor | None) -> torch.Tensor | None:
-    """Factor of the ridge of every row of a table, from that of every joint id."""
+    """Factor of the ridge per row of a table, from the factor per joint id."""
     if l2_scale_I is None or table.rows_I is None:
         return l2_scale_I
     scale_R = torch.zeros(len(table.weight), dtype=l2_scale_I.dtype, device=l2_scale_I.device)
@@ -230,7 +226,7 @@ def _scale_of_rows(table: EmbeddingTable, l2_scale_I: torch.Tensor | None) -> to
 
 
 def rarity_scale(counts: Sequence[np.ndarray], rarity: float) -> torch.Tensor:
-    """Factor of the ridge of every joint id: count^-rarity, one on average over the look-ups of each field.
+    """Factor of the ridge per joint id: count^-rarity, scaled to 1 on average over the look-ups of each field.
 
     Example:
         >>> rarity_scale([np.array([0, 0, 9, 1])], 1.0).tolist()

@@ -1,4 +1,4 @@
-"""Prepare: rows that are split and encoded, with every setting decided; from a table or from a store."""
+"""Prepare: from a table or store to split and encoded rows, with no open setting."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from functools import cached_property
 
 import torch
 
-from fielddep.config.defaults import decide
-from fielddep.config.settings import Config
+from fielddep.config.settings import Config, fill_defaults
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.rows import sample_rows
 from fielddep.encoding.split import Parts
@@ -24,12 +23,12 @@ from fielddep.training.metrics import base_output
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prepared:
-    """All that training needs to know of its rows, wherever they lie.
+    """The rows of a training, in memory or on disk.
 
     Attributes:
-        config: settings, nothing left to decide.
-        store: the rows and what their ids mean.
-        parts: rows of train, validation and, where there are some, test.
+        config: settings without open ones.
+        store: rows and encoder.
+        parts: rows of train, validation and, if there are any, test.
     """
 
     config: Config
@@ -44,7 +43,7 @@ class Prepared:
 
     @property
     def encoder(self) -> Encoder:
-        """What the ids mean."""
+        """The encoder of the rows."""
         return self.store.encoder
 
     @property
@@ -55,46 +54,46 @@ class Prepared:
 
     @cached_property
     def base_C(self) -> torch.Tensor:
-        """Output of a model that knows nothing but the base rate of the training rows."""
+        """Output of a model that only knows the base rate of the training rows."""
         return base_output(self.target, self.parts["train"].chunks())
 
 
 def prepare(source: Source | Store, config: Config, *, parts: Parts | None = None) -> Prepared:
-    """Split and encode a table, or take the rows of a store, and decide open settings from the training rows.
+    """Split and encode a table, or take the rows of a store, and fill in open settings.
 
-    Nothing of validation or test rows reaches the encoder.
+    The encoder sees nothing of validation and test rows.
 
     Args:
-        source: a table, or a store, which was split and encoded when it was made.
-        config: settings. Data and split settings of a store are its own.
-        parts: part of every row, as a place in `PART_NAMES`, instead of the split that the settings give.
+        source: a table, or a store, which is already split and encoded.
+        config: settings. A store keeps its own data and split settings.
+        parts: part of every row, as an index into `PART_NAMES`, instead of the split of the settings.
 
     Raises:
-        ConfigError: when `config` asks for other data or split settings than those of the store.
-        SplitError: when there are no rows to train on or none to validate on, or parts are given for a store.
+        ConfigError: `config` has other data or split settings than the store.
+        SplitError: there are no training or validation rows, or parts are given for a store.
     """
     if isinstance(source, Store):
         if parts is not None:
-            raise SplitError("a store is split already; drop parts, or give the table itself")
+            raise SplitError("a store is already split; drop parts, or give the table instead")
         store, config = source, with_store_settings(config, source)
     else:
         store = build_store(source, config, parts=parts)
     _check_parts(store)
-    prepared = Prepared.of(store, decide(config, n_rows=store.n_rows_of["train"]))
+    prepared = Prepared.of(store, fill_defaults(config, n_rows=store.n_rows_of["train"]))
     if store.encoder.schema.weight is not None:
         _check_weights(prepared.parts)
     return prepared
 
 
 def search_rows(store: Store, config: Config, *, n_rows: int | None = None, seed: int = 0) -> Prepared:
-    """Training and validation rows of a store; its test rows are not among them.
+    """Training and validation rows of a store, for a search.
 
-    Open settings are decided from the number of all training rows, as they will be used on all of them.
+    Open settings follow from the number of all training rows, because the result will be used on all of them.
 
     Args:
         store: the rows.
         config: settings of model and training.
-        n_rows: training rows at most; a random sample where there are more.
+        n_rows: most training rows; if there are more, a random sample is taken.
         seed: seed of the sample.
     """
     prepared = prepare(store, config)
@@ -110,7 +109,7 @@ def with_store_settings(config: Config, store: Store) -> Config:
     """Settings with the sections `data` and `split` of a store.
 
     Raises:
-        ConfigError: for a setting of these sections that is neither its default nor that of the store.
+        ConfigError: a setting of these sections is neither its default nor that of the store.
     """
     asked, made, defaults = config.to_dict(), store.config.to_dict(), Config().to_dict()
     for section in ("data", "split"):
@@ -121,12 +120,12 @@ def with_store_settings(config: Config, store: Store) -> Config:
 
 
 def store_conflict(store: Store, path: str, value: object) -> ConfigError:
-    """The error for a setting that is not that of the store."""
+    """The error for a setting that differs from the store's."""
     section, _, key = path.partition(".")
     made = store.config.to_dict()[section].get(key)
     return ConfigError(
-        f"store {store.folder} was encoded with {path} = {made!r}, which is settled; given {value!r}. Leave {path} "
-        "out, or encode the table again"
+        f"store {store.folder} was encoded with {path} = {made!r}; given {value!r}. Drop {path}, or encode the table "
+        "again"
     )
 
 
@@ -143,4 +142,4 @@ def _check_parts(store: Store) -> None:
 def _check_weights(parts: Mapping[str, StorePart]) -> None:
     for name, part in parts.items():
         if not any(chunk.weight_R is None or float(chunk.weight_R.sum()) for chunk in part.chunks()):
-            raise SchemaError(f"all {name} rows have weight 0; give some rows of each part a weight above 0")
+            raise SchemaError(f"all {name} rows have weight 0; some rows of each part need a weight above 0")

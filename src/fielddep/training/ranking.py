@@ -1,9 +1,8 @@
-"""Ranking: rows in order of their scores, exactly, in little memory. What AUC and calibration are taken from.
+"""Ranking: rows in exact order of their scores, in little memory, for AUC and calibration.
 
-A row is one number of 64 bits: 32 bits of its score, written such that whole numbers sort like the scores, 31 bits of
-its place and one of its label. The numbers are sorted in place (8 bytes a row) and walked through in chunks, so that
-40 million rows need no more than these 8 bytes a row and what the caller keeps. Equal scores stay in the order of
-their rows.
+A row becomes one number of 64 bits: 32 bits of its score, written so that whole numbers sort like scores, 31 bits of
+its row number and one of its label. These keys are sorted in place and read in chunks, so the ranking takes 8 bytes per
+row. Rows with equal scores keep their order.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Rows that follow each other in the ranking."""
+    """Consecutive rows of the ranking."""
 
     scores: npt.NDArray[np.float32]
     labels: Labels
@@ -37,7 +36,7 @@ class Chunk:
 
 
 class Column:
-    """Numbers of rows that grow batch by batch, in one array that is not copied when it grows.
+    """An array that grows batch by batch without being copied.
 
     Thousands of small arrays would leave gaps between them, which can take as much memory as they do.
     """
@@ -53,31 +52,27 @@ class Column:
         """Add the numbers of a batch."""
         stop = self._n_rows + len(values)
         if stop > len(self._room):
-            # Nobody else holds the array; the system moves large ones by changing its tables, without a copy.
+            # Nobody else holds the array, and the system moves large ones by remapping pages, without a copy.
             self._room.resize(-(-stop // GROWTH_ROWS) * GROWTH_ROWS, refcheck=False)
         self._room[self._n_rows : stop] = values
         self._n_rows = stop
 
     def values(self) -> npt.NDArray[Any]:
-        """A copy-free look at all numbers, good until the next `append`."""
+        """A view of all numbers, valid until the next `append`."""
         return self._room[: self._n_rows]
 
 
 def check_n_rows(n_rows: int) -> None:
-    """Refuse more rows than can be ranked.
-
-    Raises:
-        TrainingError: says how many.
-    """
+    """Raise `TrainingError` for more rows than can be ranked."""
     if n_rows >= MAX_ROWS:
-        raise TrainingError(f"metrics can be taken of fewer than {MAX_ROWS:,} rows; given {n_rows:,}; use a part")
+        raise TrainingError(f"metrics need fewer than {MAX_ROWS:,} rows; given {n_rows:,}. Use a part of them")
 
 
 class Ranking:
     """Rows by rising score.
 
     Args:
-        scores: scores of the rows; taken as float32. A score that is no number comes first or last.
+        scores: converted to float32; NaN comes first or last.
         labels: whether a row is of the positive class.
         weights: sample weights; None means one each.
     """
@@ -96,13 +91,13 @@ class Ranking:
         return len(self._keys)
 
     def tie_stops(self, places: Places) -> Places:
-        """The places behind the last rows that have the same scores as those at `places`."""
+        """For rows at `places`, the places after the last rows with the same scores."""
         ends = self._keys[places] | np.uint64((1 << 32) - 1)
         stops: Places = np.searchsorted(self._keys, ends, side="right")
         return stops
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
-        """Rows of the places from `start` to `stop` of the ranking, some at a time."""
+        """Rows from `start` to `stop` of the ranking, chunk by chunk."""
         stop = len(self) if stop is None else stop
         for first in range(start, stop, CHUNK_ROWS):
             keys = self._keys[first : min(first + CHUNK_ROWS, stop)]
@@ -112,7 +107,7 @@ class Ranking:
 
 
 def _keys(scores: Floats, labels: Labels, first: int) -> npt.NDArray[np.uint64]:
-    """Numbers that sort like the scores, then like the places."""
+    """Keys that sort by score, then by row number."""
     bits = (scores.astype(np.float32) + np.float32(0)).view(np.uint32)  # adding 0 makes -0 and 0 the same
     # Positive numbers sort by their bits above all negative ones, whose bits fall as the number rises.
     ordered = np.where(bits & _SIGN, ~bits, bits | _SIGN).astype(np.uint64)
@@ -128,7 +123,13 @@ def _scores(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float32]:
 
 
 def area_under_curve(ranking: Ranking) -> float | None:
-    """Exact area under the ROC curve, ties counted half; None where one class is absent."""
+    """Exact area under the ROC curve, ties counted half; None if a class is absent.
+
+    Example:
+        >>> scores, labels = np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True])
+        >>> area_under_curve(Ranking(scores, labels))
+        0.75
+    """
     area = below = 0.0
     tied = _Tie(score=np.float32(np.nan))
     positive = 0.0
@@ -154,7 +155,7 @@ def area_under_curve(ranking: Ranking) -> float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tie:
-    """Rows of the highest score so far, whose number may still grow."""
+    """Weight of the rows with the highest score so far, to which the next chunk may add."""
 
     score: np.float32
     positive: float = 0.0
@@ -162,20 +163,19 @@ class _Tie:
 
 
 def tie_stops_of(scores: Floats) -> Callable[[Places], Places]:
-    """What `bin_stops` asks of rising scores that are all in memory."""
+    """The `tie_stops` of `bin_stops` for an array of rising scores."""
     return lambda places: np.searchsorted(scores, scores[places], side="right")
 
 
 def bin_stops(n_rows: int, n_bins: int, tie_stops: Callable[[Places], Places]) -> list[int]:
     """Where bins of equally many rows end, in rows by rising score.
 
-    Rows of equal score are in one bin, so that the order in which they were given does not matter; a bin that would end
-    among them ends behind them.
+    Rows with equal scores share a bin, so their order does not matter: a bin that would end among them ends after them.
 
     Args:
         n_rows: rows to put into bins.
-        n_bins: number of bins at most.
-        tie_stops: for places of rows, the places behind the last rows with the same scores.
+        n_bins: most bins.
+        tie_stops: for places of rows, the places after the last rows with the same scores.
 
     Example:
         >>> scores = np.array([1.0, 2.0, 2.0, 2.0, 5.0, 6.0])
@@ -193,8 +193,8 @@ def binned_gap(ranking: Ranking, n_bins: int, probability: Callable[[npt.NDArray
 
     Args:
         ranking: rows by score.
-        n_bins: number of bins at most.
-        probability: probabilities of scores; must not fall where the scores rise.
+        n_bins: most bins.
+        probability: probabilities of scores, a rising function.
     """
     stops = bin_stops(len(ranking), n_bins, ranking.tie_stops)
     gaps = weight = 0.0

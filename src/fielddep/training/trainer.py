@@ -1,8 +1,7 @@
-"""The loop: fit -> run_epoch -> train_step, with evaluation inside the epoch.
+"""The training loop: fit -> run_epoch -> train_step, with evaluations within an epoch.
 
-A run is a function of its data, settings and seed: the order of rows depends on seed and epoch, replaced ids on seed
-and step, dropout on the random state that every checkpoint keeps. So a run that was killed and resumed ends with
-the weights of one that was not.
+A run is a function of data, settings and seed: row order depends on seed and epoch, replaced ids on seed and step,
+dropout on the random state in the checkpoint. So a run that was killed and resumed ends with the same weights.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from fielddep.training.metrics import mean_loss, measure
 from fielddep.training.optim import Optimizer
 
 NAN_CHECK_STEPS = 50
-"""On an accelerator the loss is looked at only every so many steps, as each look waits for the device."""
+"""Steps between two checks of the loss on an accelerator, because each check waits for the device."""
 
 
 @dataclass
 class TrainerState:
-    """What the loop remembers between steps; plain numbers, kept in every checkpoint."""
+    """State of the loop between steps: plain numbers, saved in every checkpoint."""
 
     step: int = 0
     best_loss: float = math.inf
-    """Of standardised targets, so that the unit of a target cannot matter."""
+    """Loss of standardised targets, which does not depend on the target's unit."""
     best_step: int = -1
     n_bad: int = 0
     """Evaluations since the last improvement."""
@@ -48,24 +47,24 @@ class TrainerState:
     lr: float = 0.0
     seconds: float = 0.0
     train_seconds: float = 0.0
-    """The same without evaluations and checkpoints."""
+    """`seconds` without evaluations and checkpoints."""
     finished: bool = False
 
 
 class Trainer:
-    """Trains a model with early stopping on the validation loss; the best weights are restored at the end.
+    """Trains a model with early stopping on the validation loss and restores the best weights at the end.
 
     Args:
         model: trained in place.
         target: task and classes.
-        config: resolved settings (nothing left to decide).
+        config: settings without open ones (`fill_defaults`).
         train: shuffled training rows.
         validation: validation rows.
         prepare: changes a training batch, for instance to train the rare id.
         l2_scale_I: factor of the ridge of every joint id.
-        observer: gets every step and evaluation.
-        history: where evaluations are kept.
-        checkpoints: folder for checkpoints, which keeps the best weights too; None writes none.
+        observer: is told about steps and evaluations.
+        history: collects the evaluations.
+        checkpoints: folder for checkpoints and the best weights; None writes nothing.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class Trainer:
         self.eval_interval = max(1, round(train.n_batches / config.eval_every))
         self.n_steps = train.n_batches * config.max_epochs
         self._best = BestWeights(checkpoints)
-        # A sum in place: thousands of small tensors, kept while large ones come and go, would fragment the memory.
+        # Summed in place: keeping thousands of small tensors while large ones come and go would fragment the memory.
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
         self._n_losses = 0
 
@@ -134,7 +133,7 @@ class Trainer:
         return self.history
 
     def _start_model(self) -> None:
-        """Show some training rows to a model that starts from rows."""
+        """Show some training rows to a model that initialises its weights from rows."""
         if type(self.model).start_from is FieldModel.start_from:
             return
         found: list[Inputs] = []
@@ -147,7 +146,7 @@ class Trainer:
         self.model.start_from(Inputs.concat(found))
 
     def run_epoch(self) -> None:
-        """Learn from the rest of the current epoch's batches, evaluating on the way."""
+        """Train on the remaining batches of the epoch, with evaluations in between."""
         epoch, start = divmod(self.state.step, self.train.n_batches)
         began = time.perf_counter()
         for batch in self.train.batches(epoch, start):
@@ -162,7 +161,7 @@ class Trainer:
         self.state.train_seconds += time.perf_counter() - began
 
     def train_step(self, batch: Batch) -> None:
-        """Learn from one batch."""
+        """Train on one batch."""
         self.model.train()
         self.state.step += 1
         batch = self.prepare(batch, self.state.step).to(self.device)
@@ -182,46 +181,52 @@ class Trainer:
         self.observer.on_step(self.state.step, len(batch), float(loss.detach()))
 
     def _evaluate_and_decide(self, last: bool) -> None:
+        state = self.state
         with self._averaged():
             self.model.eval()
             measured = measure(self.model.outputs, self.target, self.validation.chunks())
-            loss = measured.standard_loss
-            if not math.isfinite(loss):
+            if not math.isfinite(measured.standard_loss):
                 raise TrainingError(self._advice("the validation loss is not a number"))
-            improved = self._is_better(loss)
+            improved = self._is_better(measured.standard_loss)
             if improved:
-                self._best.keep(self.model, self.state.step)
+                self._best.keep(self.model, state.step)
         if improved:
-            self.state.best_loss, self.state.best_step = loss, self.state.step
-            self.state.n_bad = self.state.n_bad_at_lr = 0
+            state.best_loss, state.best_step = measured.standard_loss, state.step
+            state.n_bad = state.n_bad_at_lr = 0
         else:
-            self.state.n_bad += 1
-            self.state.n_bad_at_lr += 1
-        evaluation = Evaluation(
-            step=self.state.step,
-            epoch=self.state.step / self.train.n_batches,
-            lr=self.state.lr,
-            train_loss=float(self._loss_sum) / self._n_losses * self.target.loss_unit,
-            validation=measured.metrics,
-            best=improved,
-            seconds=round(time.perf_counter() - self._clock, 3),
-            rows_per_s=round(self.state.step / self.train.n_batches * self.train.n_rows / self.state.train_seconds, 1),
-        )
-        self._loss_sum.zero_()
-        self._n_losses = 0
+            state.n_bad += 1
+            state.n_bad_at_lr += 1
+        evaluation = self._evaluation(measured.metrics, improved)
         self.history.add(evaluation)
-        self.state.seconds = evaluation.seconds
-        if self.state.n_bad_at_lr >= self.config.plateau_patience:
-            self.state.lr *= self.config.plateau_factor
-            self.state.n_bad_at_lr = 0
+        if state.n_bad_at_lr >= self.config.plateau_patience:
+            state.lr *= self.config.plateau_factor
+            state.n_bad_at_lr = 0
             if self.config.plateau_restore:
-                self._best.restore(self.model, self.state.best_step)
-        self.state.finished = last or self.state.n_bad >= self.config.patience
+                self._best.restore(self.model, state.best_step)
+        state.finished = last or state.n_bad >= self.config.patience
         self._checkpoint()
         self.observer.on_evaluation(evaluation)
 
+    def _evaluation(self, validation: dict[str, float], best: bool) -> Evaluation:
+        """The record of an evaluation; the mean of the training losses starts over."""
+        train_loss = float(self._loss_sum) / self._n_losses * self.target.loss_unit
+        self._loss_sum.zero_()
+        self._n_losses = 0
+        self.state.seconds = round(time.perf_counter() - self._clock, 3)
+        epoch = self.state.step / self.train.n_batches
+        return Evaluation(
+            step=self.state.step,
+            epoch=epoch,
+            lr=self.state.lr,
+            train_loss=train_loss,
+            validation=validation,
+            best=best,
+            seconds=self.state.seconds,
+            rows_per_s=round(epoch * self.train.n_rows / self.state.train_seconds, 1),
+        )
+
     def _averaged(self) -> AbstractContextManager[None]:
-        """Within the context the model has the mean of its weights over the last evaluations, if asked for."""
+        """Within the context, the model has the mean of its weights over the last evaluations, if so configured."""
         if self.average is None:
             return nullcontext()
         self.average.update(self.model)
@@ -229,11 +234,11 @@ class Trainer:
         return self.average.applied(self.model, batches)
 
     def _decay(self) -> float:
-        """Factor of the learning rate at this step: with `lr_decay = "linear"` it falls to zero at the last epoch."""
+        """Factor of the learning rate at this step; with `lr_decay = "linear"` it falls to zero at the last epoch."""
         return 1.0 - (self.state.step - 1) / self.n_steps if self.config.lr_decay == "linear" else 1.0
 
     def _is_better(self, loss: float) -> bool:
-        """Whether a validation loss fell by enough; `min_delta` is in the target's own unit, as losses are reported."""
+        """Whether a validation loss fell by enough; `min_delta` is in the target's unit, like reported losses."""
         least = self.config.min_delta / self.target.scale / self.target.scale
         return self.state.best_step < 0 or loss < self.state.best_loss - least
 
@@ -248,33 +253,32 @@ class Trainer:
         if self.device.type == "cuda":
             tensors["random_device"] = torch.cuda.get_rng_state(self.device)
         state = {**dataclasses.asdict(self.state), "history": [e.to_json() for e in self.history]}
-        self.checkpoints.save(tensors, state, None)
+        self.checkpoints.save(tensors, state)
 
     def _restore(self) -> None:
-        checkpoint = None if self.checkpoints is None else self.checkpoints.load()
-        if checkpoint is None:
+        state = None if self.checkpoints is None else self.checkpoints.load()
+        if self.checkpoints is None or state is None:
             return
-        history = checkpoint.state.pop("history")
-        self.state = TrainerState(**checkpoint.state)
+        tensors = self.checkpoints.tensors()
+        self.history[:] = [Evaluation(**values) for values in state.pop("history")]
+        self.state = TrainerState(**state)
         try:
-            copy_weights(self.model.state_dict(), checkpoint.tensors.under("model/"))
-            self.optimizer.load_state(checkpoint.tensors.under("optimizer/"))
+            copy_weights(self.model.state_dict(), self.checkpoints.tensors("model/"))
+            self.optimizer.load_state(self.checkpoints.tensors("optimizer/"))
             if self.average is not None:
-                self.average.load_state(checkpoint.tensors.under("average/"), self.device)
+                self.average.load_state(self.checkpoints.tensors("average/"), self.device)
         except (KeyError, RuntimeError) as error:
             raise CheckpointError(
-                f"the checkpoint does not fit this model ({str(error).splitlines()[0]}); data or settings have "
-                "changed since it was written. Use the same table and settings, or start over with --force"
+                f"the checkpoint does not fit this model ({str(error).splitlines()[0]}), because data or settings have "
+                "changed. Use the same table and settings, or start over with --force"
             ) from error
-        torch.set_rng_state(checkpoint.tensors["random"].cpu())
-        if self.device.type == "cuda" and "random_device" in checkpoint.tensors:
-            torch.cuda.set_rng_state(checkpoint.tensors["random_device"].cpu(), self.device)
-        self.history.restore(history)
+        torch.set_rng_state(tensors["random"])
+        if self.device.type == "cuda" and "random_device" in tensors:
+            torch.cuda.set_rng_state(tensors["random_device"], self.device)
 
     def _guard(self, batch: Batch, loss: torch.Tensor) -> None:
-        if torch.isfinite(loss):
-            return
-        raise TrainingError(self._advice(f"the loss is {float(loss.detach())}", _suspect(self.model, batch)))
+        if not torch.isfinite(loss):
+            raise TrainingError(self._advice(f"the loss is {float(loss.detach())}", _suspect(self.model, batch)))
 
     def _advice(self, what: str, field: str | None = None) -> str:
         where = f" (field {field!r})" if field else ""
@@ -285,7 +289,7 @@ class Trainer:
 
 
 def _suspect(model: FieldModel, batch: Batch) -> str | None:
-    """Field whose numbers or embeddings are not finite or largest, the likeliest cause of a diverged loss."""
+    """The likeliest cause of a diverged loss: the field whose numbers or embeddings are not finite, or largest."""
     layout = model.layout
     for position, field in enumerate(layout.numerical):
         if not torch.isfinite(batch.inputs.numbers_BN[:, position]).all():

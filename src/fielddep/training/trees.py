@@ -1,40 +1,122 @@
 """LightGBM and CatBoost on encoded rows, with their native handling of categories (extra `trees`).
 
-They get the rows, weights and splits of all other models (`tree_rows` says in which form) and stop early on the same
-validation loss; predictions use the best number of trees.
+They get the same rows, weights and split as all other models (`tree_rows.py` has the form) and stop early on the same
+validation loss. Predictions use the best number of trees.
+
+Shape legend: R rows, C outputs.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from dataclasses import replace
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import torch
 
-from fielddep.config.trees import TREE_CONFIGS, CatBoostConfig, LightGBMConfig, TreeConfig
+from fielddep.config import TREES
+from fielddep.config.trees import CatBoostConfig, LightGBMConfig, TreeConfig
+from fielddep.encoding.rows import EncodedRows
+from fielddep.encoding.target import Target
 from fielddep.errors import MissingExtraError
 from fielddep.observer import Observer
+from fielddep.training.checkpoint import Evaluation
 from fielddep.training.metrics import measure
 from fielddep.training.prepare import Prepared
-from fielddep.training.tree_rows import (
-    Matrix,
-    TrainedTrees,
-    TreeColumns,
-    TreeJob,
-    TreeLog,
-    TreeTable,
-    library_settings,
-)
+from fielddep.training.tree_rows import TreeColumns, TreeTable
+
+TREES_PER_EVALUATION = 25
+"""Trees between two validation losses in the history."""
+Matrix = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedTrees:
+    """Trees of one library.
+
+    Attributes:
+        columns: how encoded rows become columns.
+        predict: raw outputs for columns, with the best number of trees.
+        n_parameters: leaves and splits of these trees.
+        n_trained: trees trained until early stopping.
+        history: validation losses during training, then the metrics of the best number of trees.
+    """
+
+    columns: TreeColumns
+    predict: Callable[[list[Any]], Matrix]
+    n_parameters: int
+    n_trained: int
+    history: Sequence[Evaluation] = ()
+
+    def outputs(self, rows: EncodedRows) -> torch.Tensor:
+        """Raw outputs (R, C) of encoded rows."""
+        return torch.from_numpy(self.predict(self.columns.columns(rows)).reshape(len(rows), -1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeJob:
+    """What a library needs to train trees."""
+
+    data: Prepared
+    columns: TreeColumns
+    parts: Mapping[str, TreeTable]
+    log: TreeLog
+
+
+class TreeLog:
+    """Tells an observer about every tree and, now and then, about the lowest validation loss so far."""
+
+    def __init__(self, target: Target, n_rows: int, observer: Observer) -> None:
+        self.n_rows, self.observer = n_rows, observer
+        self.unit = target.loss_unit
+        self.best = math.inf
+        self.n_trees = 0
+        self.history: list[Evaluation] = []
+        self.started = time.perf_counter()
+
+    def add(self, loss: float) -> None:
+        """Count one more tree; the library's loss of a regression is the squared error of standardised targets."""
+        self.n_trees += 1
+        self.best = min(self.best, loss)
+        self.observer.on_step(self.n_trees, self.n_rows, loss * self.unit)
+        if self.n_trees % TREES_PER_EVALUATION == 0:
+            self.history.append(self.evaluation({"loss": self.best * self.unit}, best=loss <= self.best))
+            self.observer.on_evaluation(self.history[-1])
+
+    def evaluation(self, validation: dict[str, float], *, best: bool) -> Evaluation:
+        """The state of training; trees have neither a changing learning rate nor a loss of batches."""
+        seconds = time.perf_counter() - self.started
+        return Evaluation(
+            step=self.n_trees,
+            epoch=float(self.n_trees),
+            lr=0.0,
+            train_loss=math.nan,
+            validation=validation,
+            best=best,
+            seconds=seconds,
+            rows_per_s=self.n_rows * self.n_trees / seconds,
+        )
+
+
+def library_settings(config: TreeConfig) -> dict[str, Any]:
+    """The settings that the library knows by the same names; it decides those that are None."""
+    ours = ("name", "max_trees", "patience")
+    return {key: value for key, value in asdict(config).items() if key not in ours and value is not None}
+
 
 LIGHTGBM_FIXED = {
     "verbosity": -1,
     "deterministic": True,
     "force_row_wise": True,
     "bagging_freq": 1,
-    # By default values seen fewer than three times in a sample of 200,000 rows share one bin; here none does. In a
-    # field of many values those of the last hundredth of the rows would, too: see `_max_bins`.
+    # By default, values seen fewer than three times in a sample of 200,000 rows share a bin; here every value has its
+    # own. The rarest hundredth of a field with many values would share one as well; `_max_bins` prevents that.
     "min_data_in_bin": 1,
     "bin_construct_sample_cnt": 2_000_000,
     "feature_pre_filter": False,
@@ -82,7 +164,7 @@ def train_lightgbm(job: TreeJob) -> TrainedTrees:
 
 
 def _max_bins(columns: TreeColumns) -> list[int]:
-    """A bin for every value of a categorical field; as many as LightGBM has by default for numbers."""
+    """A bin for every value of a categorical field; LightGBM's default for numbers."""
     return [
         DEFAULT_BINS if numbers is not None else max(DEFAULT_BINS, n_ids)
         for numbers, n_ids in zip(columns.numbers_of, columns.n_ids, strict=True)
@@ -125,7 +207,7 @@ def train_catboost(job: TreeJob) -> TrainedTrees:
 
 
 def _pool(job: TreeJob, columns: list[Any], part: TreeTable | None = None) -> Any:
-    """Columns as CatBoost takes codes and numbers together: in a frame of pandas, which comes with it."""
+    """Columns in a pandas frame, because CatBoost takes codes and numbers together only so; pandas comes with it."""
     frame = importlib.import_module("pandas").DataFrame(dict(enumerate(columns)))
     target, weight = (None, None) if part is None else (part.target, part.weight)
     pool = importlib.import_module("catboost").Pool
@@ -144,18 +226,18 @@ def catboost_settings(data: Prepared) -> dict[str, Any]:
 
 
 class _Watch:
-    """Keeps what an observer raises, because CatBoost would turn it into another error."""
+    """Keeps an error raised by an observer, because CatBoost would turn it into another one."""
 
     def __init__(self, log: TreeLog, *, squared: bool) -> None:
         self.log, self.squared = log, squared
         self.raised: BaseException | None = None
 
     def after_iteration(self, info: Any) -> bool:
-        """Log a tree; False ends the training."""
+        """Log a tree; False ends training."""
         (losses,) = info.metrics["validation"].values()
         try:
             self.log.add(losses[-1] ** 2 if self.squared else losses[-1])
-        except BaseException as error:  # also an interrupt: it is raised again outside of CatBoost
+        except BaseException as error:  # also an interrupt; raised again outside of CatBoost
             self.raised = error
             return False
         return True
@@ -165,26 +247,18 @@ LIBRARIES = {"lightgbm": train_lightgbm, "catboost": train_catboost}
 
 
 def installed_trees() -> tuple[str, ...]:
-    """Names of the tree models whose library is there."""
-    return tuple(name for name in TREE_CONFIGS if importlib.util.find_spec(name) is not None)
+    """Names of the tree models whose library is installed."""
+    return tuple(name for name in TREES if importlib.util.find_spec(name) is not None)
 
 
 def check_installed(name: str) -> None:
-    """Refuse a tree model whose library is not there.
-
-    Raises:
-        MissingExtraError: names the extra to install.
-    """
-    if name in TREE_CONFIGS and name not in installed_trees():
+    """Raise `MissingExtraError`, which names the extra, for a tree model whose library is not installed."""
+    if name in TREES and name not in installed_trees():
         raise MissingExtraError(f"{name} is not installed; pip install 'fielddep[trees]'")
 
 
 def train_trees(data: Prepared, observer: Observer) -> TrainedTrees:
-    """Train the tree model of prepared rows, with early stopping on the validation rows.
-
-    Raises:
-        MissingExtraError: its library is not installed.
-    """
+    """Train the tree model that the settings name, with early stopping on the validation rows."""
     assert isinstance(data.config.model, TreeConfig)
     check_installed(data.config.model.name)
     columns = TreeColumns.of(data.encoder)

@@ -1,10 +1,9 @@
-"""Training the rare id: values are hidden now and then, so that an unknown value means something.
+"""Training of the rare id: some values are replaced by it, so that predictions for unknown values make sense.
 
-Where no value of a field is rare, nothing would ever train its rare id, and an unknown value at predict time would
-get a random vector. So while training a value seen c times is replaced by the rare id with probability
-a / (a + c), a = `unknown_rate`: a value seen once often, a frequent one hardly ever, as unknown values resemble rare
-ones. A floor keeps the id trained in fields that hold frequent values only. Evaluation and prediction never
-replace anything.
+In a field without rare values, nothing else would train the rare id, and an unknown value would get a random vector. So
+in training, a value seen c times is replaced with probability a / (a + c), a = `unknown_rate`: often if it was seen
+once, hardly ever if it is frequent, because unknown values resemble rare ones. A floor trains the id in fields that
+have frequent values only. Evaluation and prediction never replace anything.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ import torch
 from fielddep.encoding.rows import Batch, Layout
 
 FLOOR = 1e-3
-"""Smallest probability of a value to be replaced, in fields that have any."""
+"""Smallest probability that a value is replaced."""
 MIN_REPLACED = 8
-"""Rows an epoch that the floor should replace in a field of a small table."""
+"""Values per epoch that the floor should replace in a field of a small table."""
 
 
 class UnknownTraining:
     """Replaces ids of a training batch by the rare id of their field.
 
     Args:
-        layout: fields of the table.
-        counts: training count of every local id, field by field.
-        rate: `unknown_rate`; zero switches replacing off.
-        seed: the draws of a step depend on nothing but seed and step.
+        layout: columns of ids.
+        counts: training rows of every local id, per column.
+        rate: `unknown_rate`; zero turns replacing off.
+        seed: the draws of a step depend only on seed and step.
     """
 
     def __init__(self, layout: Layout, counts: Sequence[np.ndarray], *, rate: float, seed: int) -> None:

@@ -14,8 +14,7 @@ from fielddep.experiments import jobs as jobs_module
 from fielddep.experiments.ablation import ablate as files
 from fielddep.experiments.ablation.plan import AblationPlan, ablated_contenders, parse_questions
 from fielddep.experiments.ablation.trainings import AblationJob, at_steps
-from fielddep.experiments.contenders import config_of
-from fielddep.experiments.plan import Plan
+from fielddep.experiments.plan import Plan, config_of
 from fielddep.experiments.results import RunResult
 from fielddep.store.store import Store
 from tests.conftest import quick_config, small_frame

@@ -21,7 +21,7 @@ from fielddep.experiments.ablation.trainings import (
     measured_rows,
     row_figures,
 )
-from fielddep.experiments.contenders import changed_settings
+from fielddep.experiments.plan import changed_settings
 from fielddep.nn.mdl import MDL
 from fielddep.store.shards import StorePart
 from fielddep.store.store import Store

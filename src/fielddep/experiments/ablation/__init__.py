@@ -1,4 +1,4 @@
-"""The paper's questions to MDL: variants, sparsity, steps and depth, answered by trainings on one table.
+"""The paper's questions about MDL: variants, sparsity, steps and depth, answered by trainings on one table.
 
 plan        what is asked, and which settings that means
 trainings   the trainings, and what is measured on each

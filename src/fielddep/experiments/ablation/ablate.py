@@ -12,16 +12,15 @@ stopped. A run that failed is recorded, loses no other, and is tried again by th
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
 
-from fielddep.errors import SplitError, UserError
+from fielddep.errors import UserError
 from fielddep.experiments.ablation.claims import Claim, claims_of
 from fielddep.experiments.ablation.plan import (
     DEPTH,
@@ -46,11 +45,13 @@ from fielddep.experiments.ablation.plan import (
     variant_sweep,
 )
 from fielddep.experiments.ablation.tables import draw, grids_of
-from fielddep.experiments.ablation.trainings import SweepResult, Trainings, choose_zeta
-from fielddep.experiments.compare import settings_note
+from fielddep.experiments.ablation.trainings import SweepResult, Trainings
+from fielddep.experiments.compare import require_test_rows, settings_note
 from fielddep.experiments.folder import ABLATION, mark_folder, working_in
-from fielddep.experiments.plan import LOGS, ModelSettings, Tuning
+from fielddep.experiments.plan import LOGS, Workspace
 from fielddep.experiments.rendering import Grid
+from fielddep.experiments.results import csv_text
+from fielddep.experiments.search import Tuning
 from fielddep.observer import Observer
 from fielddep.store.store import Store
 from fielddep.tables.files import write_text
@@ -69,26 +70,73 @@ TITLES = {
     STEPS: "Steps of refinement (T)",
     DEPTH: "Depth of the network",
 }
+VERDICT_NOTE = (
+    "Verdicts: a curve is judged seed by seed, and what is not the same in every seed is undecided; settings that are "
+    "trained apart are judged by one-sided Dunnett tests in both directions (p < 0.05). One seed decides nothing."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The answer to one question.
-
-    Attributes:
-        question: the question.
-        sweeps: the settings that were varied.
-        claims: the paper's claims, judged.
-    """
+    """The answer to one question: the settings that were varied."""
 
     question: str
     sweeps: tuple[SweepResult, ...]
-    claims: tuple[Claim, ...]
 
-    @property
+    @cached_property
+    def claims(self) -> tuple[Claim, ...]:
+        """The paper's claims, judged."""
+        return tuple(claim for result in self.sweeps for claim in claims_of(result))
+
+    @cached_property
     def grids(self) -> tuple[Grid, ...]:
         """All tables."""
         return tuple(grid for result in self.sweeps for grid in grids_of(result))
+
+
+def ablate(
+    dataset: str, store: Store, folder: str | Path, plan: AblationPlan, *, observer: Observer | None = None
+) -> tuple[Answer, ...]:
+    """Search, train and measure whatever is missing, and write tables, pictures and verdicts.
+
+    Raises:
+        UserError: the folder holds something else or is in use, the store has no test rows, or settings cannot be
+            found or read.
+    """
+    folder = Path(folder)
+    require_test_rows(store, "an ablation")
+    work = Workspace(dataset=dataset, store=store, folder=folder, plan=plan.runs, observer=observer or Observer())
+    with working_in(folder, ABLATION):
+        mark_folder(folder, dataset, store.sha256, ABLATION)
+        answers = _answers(work, plan)
+        for answer in answers:
+            write_answer(folder, answer, plan, store)
+    return answers
+
+
+def _answers(work: Workspace, plan: AblationPlan) -> tuple[Answer, ...]:
+    """Run everything, and sort it by question."""
+    chosen = Tuning(work=work).run()
+    mdl = chosen[MDL]
+    if mdl.failure is not None:
+        raise UserError(f"the search for settings of MDL failed: {mdl.failure}. Its log is in {work.folder / LOGS}")
+    trainings = Trainings(work=work, plan=plan, base=tuned(mdl.config), settings=mdl.name)
+    sweeps: dict[str, tuple[Sweep, ...]] = {}
+    zetas: tuple[SweepResult, ...] = ()
+    for question in plan.questions:
+        if question == VARIANTS:
+            zeta, global_dep = trainings.choose_zeta(chosen[GLOBAL])
+            zetas = (zeta,)
+            sweeps[question] = (variant_sweep(trainings.base, chosen[WITHOUT].config, global_dep),)
+        else:
+            sweeps[question] = curve_sweeps(question, trainings.base, plan)
+    runs = trainings.run([sweep for found in sweeps.values() for sweep in found])
+    answers = []
+    for question, found in sweeps.items():
+        n_seeds = plan.n_seeds(question)
+        results = [SweepResult(dataset=work.dataset, sweep=sweep, runs=runs, n_seeds=n_seeds) for sweep in found]
+        answers.append(Answer(question=question, sweeps=(*results, *(zetas if question == VARIANTS else ()))))
+    return tuple(answers)
 
 
 def write_answer(folder: Path, answer: Answer, plan: AblationPlan, store: Store) -> None:
@@ -114,12 +162,9 @@ def write_answer(folder: Path, answer: Answer, plan: AblationPlan, store: Store)
 
 def claims_csv(answer: Answer) -> str:
     """One line per claim."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["dataset", "what", "claim", "verdict", "numbers"])
     dataset = answer.sweeps[0].dataset
-    writer.writerows([dataset, claim.question, claim.text, claim.verdict, claim.reason] for claim in answer.claims)
-    return text.getvalue()
+    lines = [[dataset, claim.question, claim.text, claim.verdict, claim.reason] for claim in answer.claims]
+    return csv_text(["dataset", "what", "claim", "verdict", "numbers"], lines)
 
 
 def reading_notes(answer: Answer, plan: AblationPlan, store: Store) -> list[str]:
@@ -149,12 +194,6 @@ def reading_notes(answer: Answer, plan: AblationPlan, store: Store) -> list[str]
     return [*notes, VERDICT_NOTE, f"Source: {', '.join(sorted(commits))}."]
 
 
-VERDICT_NOTE = (
-    "Verdicts: a curve is judged seed by seed, and what is not the same in every seed is undecided; settings that are "
-    "trained apart are judged by one-sided Dunnett tests in both directions (p < 0.05). One seed decides nothing."
-)
-
-
 def _depth_note(sweep: Sweep) -> str:
     width = hidden_width(sweep.points[-1].training.config)
     tuned = [f" The tuned network has {point.value}." for point in sweep.points if point.training.name == MDL]
@@ -171,79 +210,3 @@ def _zeta_note(sweeps: Sequence[SweepResult], plan: AblationPlan) -> str:
         f"zeta = {format_value(chosen)}{edge} had the lowest validation loss among {grid} (seed 0). "
         "w/o dep: neither inner loop nor dependency input."
     )
-
-
-__all__ = ["AblationPlan", "Answer", "ablate"]
-
-
-def ablate(
-    dataset: str, store: Store, folder: str | Path, plan: AblationPlan, *, observer: Observer | None = None
-) -> tuple[Answer, ...]:
-    """Search, train and measure whatever was not done yet, and write tables, pictures and verdicts.
-
-    Args:
-        dataset: name of the rows.
-        store: the rows.
-        folder: where everything is kept.
-        plan: the questions.
-        observer: notified of searches and runs.
-
-    Raises:
-        UserError: the folder holds something else, another process works in it, the store has no test rows, or
-            settings cannot be found or read.
-    """
-    folder, observer = Path(folder), observer or Observer()
-    if not store.n_rows_of["test"]:
-        raise SplitError(
-            f"an ablation measures on test rows, but {store.folder} has none; encode again with split.test above 0"
-        )
-    with working_in(folder, ABLATION):
-        mark_folder(folder, dataset, store.sha256, ABLATION)
-        answers = _answers(*_trainings(dataset, store, folder, plan, observer))
-        for answer in answers:
-            write_answer(folder, answer, plan, store)
-    return answers
-
-
-def _trainings(
-    dataset: str, store: Store, folder: Path, plan: AblationPlan, observer: Observer
-) -> tuple[Trainings, Mapping[str, ModelSettings]]:
-    """How trainings are run, and the settings of the models."""
-    chosen = Tuning(store=store, folder=folder, plan=plan.runs, observer=observer).run()
-    if chosen[MDL].failure is not None:
-        raise UserError(f"the search for settings of MDL failed: {chosen[MDL].failure}. Its log is in {folder / LOGS}")
-    trainings = Trainings(
-        dataset=dataset,
-        store=store,
-        folder=folder,
-        plan=plan,
-        base=tuned(chosen[MDL].config),
-        settings=chosen[MDL].name,
-        observer=observer,
-    )
-    return trainings, chosen
-
-
-def _answers(trainings: Trainings, chosen: Mapping[str, ModelSettings]) -> tuple[Answer, ...]:
-    """Run everything, and put it together by question."""
-    plan, sweeps = trainings.plan, dict[str, tuple[Sweep, ...]]()
-    zetas: tuple[SweepResult, ...] = ()
-    for question in plan.questions:
-        if question == VARIANTS:
-            chosen_zeta, global_dep = choose_zeta(trainings, chosen[GLOBAL])
-            zetas = (chosen_zeta,)
-            sweeps[question] = (variant_sweep(trainings.base, chosen[WITHOUT].config, global_dep),)
-        else:
-            sweeps[question] = curve_sweeps(question, trainings.base, plan)
-    runs = trainings.run([sweep for found in sweeps.values() for sweep in found])
-    answers = []
-    for question, found in sweeps.items():
-        results = tuple(
-            SweepResult(dataset=trainings.dataset, sweep=sweep, runs=runs, n_seeds=plan.n_seeds(question))
-            for sweep in found
-        )
-        claims = tuple(claim for result in results for claim in claims_of(result))
-        answers.append(
-            Answer(question=question, sweeps=results + (zetas if question == VARIANTS else ()), claims=claims)
-        )
-    return tuple(answers)

@@ -1,8 +1,8 @@
-"""Claims of the paper's ablations, and whether the numbers of an ablation bear them out.
+"""Claims of the paper's ablations, and whether the numbers of an ablation support them.
 
-A claim holds, does not hold, or is undecided, by rules that look at nothing but numbers. Evaluations of one model are
-judged seed by seed: what is so in every seed is decided, what differs between seeds is not. Settings that are trained
-apart are judged by one-sided Dunnett tests in both directions. One seed has no spread and decides nothing.
+A claim holds, does not hold, or is undecided, by fixed rules. Evaluations of one model are judged seed by seed: what
+all seeds agree on is decided. Settings with trainings of their own are judged by one-sided Dunnett tests in both
+directions. One seed has no spread and decides nothing.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ from fielddep.experiments.ablation.plan import (
     Value,
     format_value,
 )
-from fielddep.experiments.ablation.trainings import DEPENDENCY_LOSS, MU_STD, PARTS, SweepResult, finite
+from fielddep.experiments.ablation.trainings import DEPENDENCY_LOSS, MU_STD, PARTS, SweepResult
 from fielddep.experiments.rendering import markdown_text, p_value
 from fielddep.experiments.significance import DunnettTable, dunnett_table
 
 Verdict = Literal["holds", "does not hold", "undecided"]
-LEVEL = 0.05
 NEAR_STEPS = 1
-"""How far from the T of training a T is still near to it."""
+"""A T that differs from the T of training by at most this is near it."""
 IGNORED_SHARE, IGNORED_OF_RANGE = 0.01, 0.0001
-"""A rise smaller than these shares, of the value itself and of a curve's whole range, is rounding. A fall from end to
-end smaller than the first is none."""
+"""A rise below these shares, of the value itself and of the range of the curve, is rounding. A fall from end to end
+below the first does not count."""
 EQUAL_SHARE = 0.0001
 """Losses that differ by less than this share are equal."""
 
@@ -46,14 +45,16 @@ HELD_OUT = ("validation", "test")
 
 Curves = Mapping[int, Sequence[float]]
 """A figure over the values of a setting, by seed."""
+Judgement = tuple[Verdict, str]
+"""A verdict and its reason."""
 
 
-def judge_falling(curves: Mapping[str, Curves], xs: Sequence[Value]) -> tuple[Verdict, str]:
-    """Whether curves fall all the way, in every seed and on every part.
+def _verdict(*, holds: bool, fails: bool) -> Verdict:
+    return "holds" if holds else "does not hold" if fails else "undecided"
 
-    Args:
-        curves: a figure by part of the rows.
-        xs: values of the setting that it runs over.
+
+def judge_falling(curves: Mapping[str, Curves], xs: Sequence[Value]) -> Judgement:
+    """Whether curves over the values `xs` of a setting fall all the way, in every seed and on every part.
 
     Example:
         >>> judge_falling({"test": {0: [3, 2, 1], 1: [5, 4, 2]}}, [1, 10, 100])
@@ -67,27 +68,24 @@ def judge_falling(curves: Mapping[str, Curves], xs: Sequence[Value]) -> tuple[Ve
     rising = {part: found for part, found in rises.items() if any(found)}
     if rising:
         where = "; ".join(_where(part, found, xs) for part, found in rising.items())
-        in_every_seed = any(all(found) for found in rising.values())
-        return ("does not hold" if in_every_seed else "undecided"), f"It rises on {where} ({ends})"
-    if not all(_is_falling(curve) for by_seed in curves.values() for curve in by_seed.values()):
+        in_every_seed = any(map(all, rising.values()))
+        return _verdict(holds=False, fails=in_every_seed), f"It rises on {where} ({ends})"
+    each = [curve for by_seed in curves.values() for curve in by_seed.values()]
+    if not all(curve[-1] < curve[0] - IGNORED_SHARE * abs(curve[0]) for curve in each):
         return "undecided", f"It changes by less than {IGNORED_SHARE:.0%} in some seed ({ends})"
     return "holds", f"It falls all the way in all {n_seeds} seeds ({ends})"
 
 
 def _rises(curve: Sequence[float]) -> list[int]:
-    """Places at which a curve goes up, or is no number any more."""
+    """Places at which a curve goes up or stops being a number."""
     known = [y for y in curve if math.isfinite(y)]
     floor = IGNORED_OF_RANGE * (max(known) - min(known)) if known else 0.0
     pairs = enumerate(itertools.pairwise(curve))
     return [at for at, (y, after) in pairs if not after <= y + max(floor, IGNORED_SHARE * abs(y))]
 
 
-def _is_falling(curve: Sequence[float]) -> bool:
-    return curve[-1] < curve[0] - IGNORED_SHARE * abs(curve[0])
-
-
 def _ends(by_seed: Curves, xs: Sequence[Value]) -> str:
-    """The mean over seeds at both ends, and where it is lowest in between."""
+    """The mean over seeds at both ends, and at the lowest place in between."""
     means = _means(by_seed, len(xs))
     lowest = min(range(len(xs)), key=lambda at: _known(means[at]))
     return ", ".join(f"{means[at]:.3g} at {format_value(xs[at])}" for at in sorted({0, lowest, len(xs) - 1}))
@@ -95,12 +93,12 @@ def _ends(by_seed: Curves, xs: Sequence[Value]) -> str:
 
 def _where(part: str, rises: Sequence[Sequence[int]], xs: Sequence[Value]) -> str:
     places = sorted({at for found in rises for at in found})
-    spans = ", ".join(f"{format_value(xs[at])} to {format_value(xs[at + 1])}" for at in places)
-    return f"{part} from {spans} in {sum(map(bool, rises))} of {len(rises)} seeds"
+    where = ", ".join(f"{format_value(xs[at])} to {format_value(xs[at + 1])}" for at in places)
+    return f"{part} from {where} in {sum(map(bool, rises))} of {len(rises)} seeds"
 
 
-def judge_near(curves: Curves, steps: Sequence[int], trained: int) -> tuple[Verdict, str]:
-    """Whether curves by seed have their lowest value near a number of steps.
+def judge_near(curves: Curves, steps: Sequence[int], trained: int) -> Judgement:
+    """Whether the curves of all seeds are lowest near a number of steps.
 
     Example:
         >>> judge_near({0: [3, 1, 2, 4], 1: [3, 2, 1, 4]}, [0, 4, 5, 10], 4)
@@ -114,9 +112,7 @@ def judge_near(curves: Curves, steps: Sequence[int], trained: int) -> tuple[Verd
     at_trained = f"{means[steps.index(trained)]:.5g} at T = {trained}, " if trained in steps else ""
     reason = f"Best T by seed: {', '.join(map(str, best))}; mean loss {at_trained}{least:.5g} at the best T = {where}"
     gains = [_gain_near(curve, steps, trained) for curve in curves.values()]
-    if all(gain > EQUAL_SHARE for gain in gains):
-        return "holds", reason
-    return ("does not hold" if all(gain < -EQUAL_SHARE for gain in gains) else "undecided"), reason
+    return _verdict(holds=min(gains) > EQUAL_SHARE, fails=max(gains) < -EQUAL_SHARE), reason
 
 
 def _gain_near(curve: Sequence[float], steps: Sequence[int], trained: int) -> float:
@@ -134,16 +130,12 @@ def _lowest(curve: Sequence[float], steps: Sequence[int]) -> tuple[float, int]:
 
 
 def _known(loss: float) -> float:
-    """A loss; what is no number is worse than any."""
+    """A loss; NaN is worse than any number."""
     return loss if math.isfinite(loss) else math.inf
 
 
-def judge_together(curves: Mapping[str, tuple[Curves, Curves]], steps: Sequence[int]) -> tuple[Verdict, str]:
-    """Whether two figures have their lowest values at the same number of steps, in every seed and on every part.
-
-    Args:
-        curves: logloss and 1 - AUC by part of the rows.
-        steps: the numbers of steps.
+def judge_together(curves: Mapping[str, tuple[Curves, Curves]], steps: Sequence[int]) -> Judgement:
+    """Whether logloss and 1 - AUC are lowest at the same number of steps, in every seed and on every part.
 
     Example:
         >>> judge_together({"test": ({0: [3, 1, 2], 1: [3, 1, 2]}, {0: [3, 2, 1], 1: [3, 2, 1]})}, [0, 4, 6])
@@ -152,16 +144,14 @@ def judge_together(curves: Mapping[str, tuple[Curves, Curves]], steps: Sequence[
     n_seeds = min(len(by_seed) for pair in curves.values() for by_seed in pair)
     if n_seeds < 2:
         return "undecided", _too_few(n_seeds)
-    found = {part: [_meet(losses[seed], errors[seed]) for seed in losses] for part, (losses, errors) in curves.items()}
+    found = [[_meet(losses[seed], errors[seed]) for seed in losses] for losses, errors in curves.values()]
     reason = "; ".join(f"{part}: {_lowest_places(*pair, steps)}" for part, pair in curves.items())
     reason = f"Best T for logloss and for AUC ({reason})"
-    if all(all(same) for same in found.values()):
-        return "holds", reason
-    return ("undecided" if all(any(same) for same in found.values()) else "does not hold"), reason
+    return _verdict(holds=all(map(all, found)), fails=not all(map(any, found))), reason
 
 
 def _meet(losses: Sequence[float], errors: Sequence[float]) -> bool:
-    """Whether some place is the lowest of both curves, or equal to it."""
+    """Whether both curves are lowest at some common place, up to rounding."""
     return bool(_lowest_at(losses) & _lowest_at(errors))
 
 
@@ -180,29 +170,27 @@ Tests = tuple[DunnettTable, DunnettTable]
 """Tests of "worse than the control" and of "better"."""
 
 
-def judge_levelling(first: Tests | None, last: Tests | None) -> tuple[Verdict, str]:
-    """Whether a loss falls as a setting grows, and does not rise again: tests against its two ends."""
+def judge_levelling(first: Tests | None, last: Tests | None) -> Judgement:
+    """Whether a loss falls as a setting grows, and does not rise again, by tests against both ends."""
     if first is None or last is None or last[0].anova_f is None:
         return "undecided", _why_untested(first, last)
     worse, superior = last
     smallest, best = first[0].control, _best_row(superior)
     reason = f"{_difference(worse, smallest)}; {_difference(superior, best)}"
-    if _is_significant(superior, best):
-        return "does not hold", reason
-    return ("holds" if _is_significant(worse, smallest) else "undecided"), reason
+    rises = superior.is_significant(best)
+    return _verdict(holds=worse.is_significant(smallest) and not rises, fails=rises), reason
 
 
-def judge_valley(first: Tests | None, last: Tests | None) -> tuple[Verdict, str]:
-    """Whether a loss first falls and then rises as a setting grows: tests against its two ends."""
+def judge_valley(first: Tests | None, last: Tests | None) -> Judgement:
+    """Whether a loss first falls and then rises as a setting grows, by tests against both ends."""
     if first is None or last is None or last[0].anova_f is None:
         return "undecided", _why_untested(first, last)
     ends = (first, last)
     reason = "; ".join(_difference(superior, _best_row(superior)) for _, superior in ends)
-    if all(_is_significant(superior, _best_row(superior)) for _, superior in ends):
-        return "holds", reason
+    valley = all(superior.is_significant(_best_row(superior)) for _, superior in ends)
     inside = [row.model for row in last[0].rows if row.model != first[0].control]
-    no_valley = any(all(_is_significant(worse, value) for value in inside) for worse, _ in ends)
-    return ("does not hold" if no_valley else "undecided"), reason
+    no_valley = any(all(worse.is_significant(value) for value in inside) for worse, _ in ends)
+    return _verdict(holds=valley, fails=no_valley), reason
 
 
 def _why_untested(*ends: Tests | None) -> str:
@@ -219,7 +207,7 @@ def _difference(tests: DunnettTable, model: str) -> str:
     return f"{model} minus {tests.control}: {row.estimate:+.3g} (p {_p(tests, model)})"
 
 
-def judge_worse(tests: Tests | None, others: Sequence[str]) -> tuple[Verdict, str]:
+def judge_worse(tests: Tests | None, others: Sequence[str]) -> Judgement:
     """Whether all others are worse than the control."""
     if tests is None:
         return "undecided", NO_RUNS
@@ -232,14 +220,8 @@ def judge_worse(tests: Tests | None, others: Sequence[str]) -> tuple[Verdict, st
         f"(p of worse {_p(worse, row.model)}, of better {_p(superior, row.model)})"
         for row in rows
     )
-    if all(_is_significant(worse, row.model) for row in rows):
-        return "holds", reason
-    return ("does not hold" if any(_is_significant(superior, row.model) for row in rows) else "undecided"), reason
-
-
-def _is_significant(tests: DunnettTable, model: str) -> bool:
-    p = tests.p(model)
-    return p is not None and p < LEVEL
+    all_worse = all(worse.is_significant(row.model) for row in rows)
+    return _verdict(holds=all_worse, fails=any(superior.is_significant(row.model) for row in rows)), reason
 
 
 def _p(tests: DunnettTable, model: str) -> str:
@@ -258,14 +240,7 @@ def _too_few(n_seeds: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A claim of the paper and what became of it here.
-
-    Attributes:
-        question: the question that it answers.
-        text: the claim.
-        verdict: whether it holds.
-        reason: the numbers that say so.
-    """
+    """A claim of the paper, the question it answers, and whether it holds, with the numbers as the reason."""
 
     question: str
     text: str
@@ -273,12 +248,12 @@ class Claim:
     reason: str
 
     def to_markdown(self) -> str:
-        """One item of a list."""
+        """A list item."""
         return f"- **{self.verdict}**: {markdown_text(self.text)}. {markdown_text(self.reason)}."
 
 
 def claims_of(result: SweepResult) -> tuple[Claim, ...]:
-    """The paper's claims on a setting; none where no run was successful."""
+    """The paper's claims on a setting; none if no run was successful."""
     judges: dict[str, Callable[[SweepResult], list[Judged]]] = {
         VARIANT: _variant_claims,
         LAMBDA: _lambda_claims,
@@ -295,12 +270,12 @@ def claims_of(result: SweepResult) -> tuple[Claim, ...]:
     )
 
 
-Judged = tuple[str, tuple[Verdict, str]]
+Judged = tuple[str, Judgement]
 """A claim, its verdict and the reason."""
 
 
 def _lambda_claims(result: SweepResult) -> list[Judged]:
-    """Does lambda do to mu and to the loss what the paper's curves show?"""
+    """Does lambda change mu and the loss as in the paper's curves?"""
     loss, xs = result.metrics[0], _values(result)
     curves = {part: result.curves(part, MU_STD) for part in PARTS}
     claims: list[Judged] = [
@@ -373,11 +348,11 @@ def _values(result: SweepResult) -> list[Value]:
 def _tests(
     result: SweepResult, part: str, metric: str, *, control: str | None = None, among: Sequence[str] | None = None
 ) -> Tests | None:
-    """Dunnett's tests of values against a control, that of the sweep where none is named.
+    """Dunnett's tests of some values (`among`; default: all) against a control (default: that of the sweep).
 
-    None where the control has no figures. With `among`, other values take no part.
+    None if the control has no figures.
     """
-    figures = {format_value(value): finite(result.values(value, part, metric)) for value in _values(result)}
+    figures = {format_value(value): found for value, found in result.finite(part, metric).items()}
     if control is None:
         assert result.sweep.control is not None
         control = format_value(result.sweep.control)

@@ -6,33 +6,106 @@ and a depth at once, and is trained once per seed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fielddep.config.mdl import MDLConfig
 from fielddep.config.settings import Config
 from fielddep.errors import UserError
-from fielddep.experiments.contenders import Contender, find_contender
-from fielddep.experiments.plan import Plan
+from fielddep.experiments.plan import ALL, Contender, Plan, find_contender
 from fielddep.wording import did_you_mean
 
+VARIANTS, SPARSITY, STEPS, DEPTH = "variants", "sparsity", "steps", "depth"
+DEFAULT_SEEDS = {VARIANTS: 5, SPARSITY: 3, STEPS: 3, DEPTH: 3}
+"""Seeds by question if none are given: tests between variants need more than curves do."""
+QUESTIONS = tuple(DEFAULT_SEEDS)
+WITHOUT, GLOBAL, MDL = "mdl-wo-dep", "mdl-global-dep", "mdl"
+"""The paper's two variants, and the model itself."""
 VARIANT, ZETA, LAMBDA = "variant", "zeta", "sparsity"
 EVALUATED_STEPS, TRAINED_STEPS, LAYERS = "evaluated_steps", "trained_steps", "layers"
 DEFAULT_WIDTH = 100
-"""Width of hidden layers where the tuned network has none."""
+"""Width of hidden layers if the tuned network has none."""
 DIGITS = 3
 """Digits of a lambda that is not the tuned one."""
-
 PAPER_STEPS, PAPER_LAYERS = 4, 3
 """The best T to train with and the best depth in the paper's appendix."""
+TRAIN_ROWS = 200_000
 
 Value = str | float | int
 
 
 @dataclass(frozen=True, kw_only=True)
+class AblationPlan:
+    """The questions of an ablation, and how they are answered.
+
+    Attributes:
+        questions: some of `QUESTIONS`.
+        runs: how settings are found and trainings are run; its number of seeds is ignored.
+        seeds: runs of every setting; None for `DEFAULT_SEEDS`.
+        zetas: weights of the dependency loss for *global dep*; validation rows choose one.
+        sparsity_factors: multiples of the tuned lambda.
+        trained_steps: numbers of refinement steps (T) to train with.
+        steps_of_training: T of the model that is evaluated with other numbers of steps.
+        evaluated_steps: those numbers.
+        layers: linear layers of the network, output included; the tuned number is added if it is missing.
+        train_rows: training rows to measure on at most, drawn at random.
+
+    Raises:
+        UserError: there are no seeds, or no rows to measure on.
+    """
+
+    questions: tuple[str, ...]
+    runs: Plan
+    seeds: int | None = None
+    zetas: tuple[float, ...] = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
+    sparsity_factors: tuple[float, ...] = tuple(10 ** (k / 2) for k in range(-3, 4))
+    trained_steps: tuple[int, ...] = (0, 1, 2, 4, 6, 8)
+    steps_of_training: int = 4
+    evaluated_steps: tuple[int, ...] = tuple(range(11))
+    layers: tuple[int, ...] = (2, 3, 4)
+    train_rows: int = TRAIN_ROWS
+
+    def __post_init__(self) -> None:
+        if self.seeds is not None and self.seeds < 1:
+            raise UserError(f"expected at least one seed, given {self.seeds}")
+        if self.train_rows < 1:
+            raise UserError(f"expected at least one training row to measure on, given {self.train_rows}")
+
+    def n_seeds(self, question: str) -> int:
+        """Runs of every setting of a question."""
+        return DEFAULT_SEEDS[question] if self.seeds is None else self.seeds
+
+
+def parse_questions(text: str) -> tuple[str, ...]:
+    """The questions in a list such as "variants,steps"; "all" stands for every question.
+
+    Raises:
+        UserError: a question is unknown, or the list is empty.
+
+    Example:
+        >>> parse_questions("depth,variants")
+        ('variants', 'depth')
+    """
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if word not in (*QUESTIONS, ALL):
+            advice = did_you_mean(word, [*QUESTIONS, ALL], what="questions")
+            raise UserError(f"an ablation has no question {word!r}; {advice}")
+    if not words:
+        raise UserError(f"expected {', '.join(QUESTIONS)} or {ALL}, given {text!r}")
+    return tuple(question for question in QUESTIONS if question in words or ALL in words)
+
+
+def ablated_contenders(questions: Sequence[str]) -> tuple[Contender, ...]:
+    """The models whose settings are needed."""
+    names = (WITHOUT, GLOBAL, MDL) if VARIANTS in questions else (MDL,)
+    return tuple(map(find_contender, names))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Training:
-    """Settings that are trained, and their name in files."""
+    """Settings to train with, and their name in files."""
 
     name: str
     config: Config
@@ -81,13 +154,13 @@ def tuned(config: Config) -> Training:
     """MDL with its tuned settings.
 
     Raises:
-        UserError: they are not those of a model that refines.
+        UserError: the settings have no refinement.
     """
-    model = mdl_settings(config)
-    if model.dependencies != "refined":
+    dependencies = mdl_settings(config).dependencies
+    if dependencies != "refined":
         raise UserError(
-            f"an ablation needs settings of {MDL} with model.dependencies = 'refined', given {model.dependencies!r}; "
-            "drop that setting"
+            f"an ablation needs settings of {MDL} with model.dependencies = 'refined', given {dependencies!r}; drop "
+            "that setting"
         )
     return Training(name=MDL, config=config)
 
@@ -105,18 +178,17 @@ def steps_training(base: Training, plan: AblationPlan) -> Training:
 
 def zeta_sweep(config: Config, plan: AblationPlan) -> Sweep:
     """*global dep* with every weight of the dependency loss."""
-    points = [
-        Point(value=zeta, training=_named(f"{GLOBAL}-{ZETA}", zeta, config.replace({"model.global_penalty": zeta})))
+    trainings = {
+        zeta: Training(name=f"{GLOBAL}-{ZETA}-{zeta:g}", config=config.replace({"model.global_penalty": zeta}))
         for zeta in plan.zetas
-    ]
-    return Sweep(question=VARIANTS, setting=ZETA, points=tuple(points))
+    }
+    return Sweep(question=VARIANTS, setting=ZETA, points=_points(trainings))
 
 
 def variant_sweep(base: Training, without: Config, global_dep: Training) -> Sweep:
     """The two variants and the model itself."""
     trainings = {WITHOUT: Training(name=WITHOUT, config=without), GLOBAL: global_dep, MDL: base}
-    points = tuple(Point(value=name, training=training) for name, training in trainings.items())
-    return Sweep(question=VARIANTS, setting=VARIANT, points=points, control=MDL)
+    return Sweep(question=VARIANTS, setting=VARIANT, points=_points(trainings), control=MDL)
 
 
 def curve_sweeps(question: str, base: Training, plan: AblationPlan) -> tuple[Sweep, ...]:
@@ -132,7 +204,7 @@ def curve_sweeps(question: str, base: Training, plan: AblationPlan) -> tuple[Swe
 def _sparsity_sweep(base: Training, plan: AblationPlan) -> Sweep:
     best = mdl_settings(base.config).sparsity
     values = [best if factor == 1 else _rounded(best * factor) for factor in plan.sparsity_factors]
-    points = tuple(Point(value=v, training=_changed(base, LAMBDA, v, {"model.sparsity": v})) for v in values)
+    points = _points(_varied(base, LAMBDA, values, lambda value: {"model.sparsity": value}))
     return Sweep(question=SPARSITY, setting=LAMBDA, points=points, control=best, control_is="tuned")
 
 
@@ -145,36 +217,39 @@ def _evaluated_sweep(base: Training, plan: AblationPlan) -> Sweep:
 
 
 def _trained_sweep(base: Training, plan: AblationPlan) -> Sweep:
-    points = tuple(
-        Point(value=t, training=_changed(base, TRAINED_STEPS, t, {"model.n_inner_steps": t}))
-        for t in plan.trained_steps
-    )
+    points = _points(_varied(base, TRAINED_STEPS, plan.trained_steps, lambda t: {"model.n_inner_steps": t}))
     return Sweep(question=STEPS, setting=TRAINED_STEPS, points=points, control=PAPER_STEPS, control_is="paper")
 
 
 def _depth_sweep(base: Training, plan: AblationPlan) -> Sweep:
-    """The depths of the plan, and the tuned one where it is not among them."""
+    """The depths of the plan and the tuned one."""
     width, n_tuned = hidden_width(base.config), len(mdl_settings(base.config).hidden) + 1
-    trainings = {n: _changed(base, LAYERS, n, {"model.hidden": (width,) * (n - 1)}) for n in plan.layers}
+    trainings = _varied(base, LAYERS, plan.layers, lambda n: {"model.hidden": (width,) * (n - 1)})
     trainings.setdefault(n_tuned, base)
-    points = tuple(Point(value=n, training=trainings[n]) for n in sorted(trainings))
+    points = _points({n: trainings[n] for n in sorted(trainings)})
     return Sweep(question=DEPTH, setting=LAYERS, points=points, control=PAPER_LAYERS, control_is="paper")
 
 
 def hidden_width(config: Config) -> int:
-    """How wide hidden layers are where their number is varied."""
+    """Width of hidden layers when their number is varied."""
     hidden = mdl_settings(config).hidden
     return hidden[0] if hidden else DEFAULT_WIDTH
 
 
+def _points(trainings: Mapping[Any, Training]) -> tuple[Point, ...]:
+    return tuple(Point(value=value, training=training) for value, training in trainings.items())
+
+
+def _varied(
+    base: Training, setting: str, values: Iterable[Any], settings: Callable[[Any], Mapping[str, Any]]
+) -> dict[Any, Training]:
+    return {value: _changed(base, setting, value, settings(value)) for value in values}
+
+
 def _changed(base: Training, setting: str, value: float, settings: Mapping[str, Any]) -> Training:
-    """The tuned training with a setting changed; itself where that changes nothing."""
+    """The tuned training with a setting changed; the tuned training itself if nothing changes."""
     config = base.config.replace(settings)
-    return base if config == base.config else _named(setting, value, config)
-
-
-def _named(setting: str, value: float, config: Config) -> Training:
-    return Training(name=f"{setting}-{value:g}", config=config)
+    return base if config == base.config else Training(name=f"{setting}-{value:g}", config=config)
 
 
 def format_value(value: Value) -> str:
@@ -189,82 +264,3 @@ def format_value(value: Value) -> str:
 
 def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
-
-
-ALL = "all"
-VARIANTS, SPARSITY, STEPS, DEPTH = "variants", "sparsity", "steps", "depth"
-DEFAULT_SEEDS = {VARIANTS: 5, SPARSITY: 3, STEPS: 3, DEPTH: 3}
-"""Seeds by question, where none are given: tests between variants need more than curves do."""
-QUESTIONS = tuple(DEFAULT_SEEDS)
-
-WITHOUT, GLOBAL, MDL = "mdl-wo-dep", "mdl-global-dep", "mdl"
-"""The paper's two variants, and the model itself."""
-TRAIN_ROWS = 200_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class AblationPlan:
-    """The questions of an ablation, and how they are answered.
-
-    Attributes:
-        questions: some of `QUESTIONS`.
-        runs: how settings are found and trainings are run; its number of seeds is ignored.
-        seeds: runs of every setting; None for `DEFAULT_SEEDS`.
-        zetas: weights of the dependency loss that *global dep* may have; validation rows choose.
-        sparsity_factors: multiples of the tuned lambda.
-        trained_steps: numbers of refinement steps (T) to train with.
-        steps_of_training: T of the model that is evaluated with other numbers of steps.
-        evaluated_steps: those numbers.
-        layers: linear layers of the network, output included; the tuned number is added where it is missing.
-        train_rows: training rows to measure on at most; a random sample where there are more.
-
-    Raises:
-        UserError: for no seeds, or no rows to measure on.
-    """
-
-    questions: tuple[str, ...]
-    runs: Plan
-    seeds: int | None = None
-    zetas: tuple[float, ...] = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
-    sparsity_factors: tuple[float, ...] = tuple(10 ** (k / 2) for k in range(-3, 4))
-    trained_steps: tuple[int, ...] = (0, 1, 2, 4, 6, 8)
-    steps_of_training: int = 4
-    evaluated_steps: tuple[int, ...] = tuple(range(11))
-    layers: tuple[int, ...] = (2, 3, 4)
-    train_rows: int = TRAIN_ROWS
-
-    def __post_init__(self) -> None:
-        if self.seeds is not None and self.seeds < 1:
-            raise UserError(f"expected at least one seed, given {self.seeds}")
-        if self.train_rows < 1:
-            raise UserError(f"expected at least one training row to measure on, given {self.train_rows}")
-
-    def n_seeds(self, question: str) -> int:
-        """Runs of every setting of a question."""
-        return DEFAULT_SEEDS[question] if self.seeds is None else self.seeds
-
-
-def parse_questions(text: str) -> tuple[str, ...]:
-    """The questions in a list such as "variants,steps"; "all" stands for every question.
-
-    Raises:
-        UserError: for an unknown word, or none at all.
-
-    Example:
-        >>> parse_questions("depth,variants")
-        ('variants', 'depth')
-    """
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    for word in words:
-        if word not in (*QUESTIONS, ALL):
-            advice = did_you_mean(word, [*QUESTIONS, ALL], what="questions")
-            raise UserError(f"an ablation has no question {word!r}; {advice}")
-    if not words:
-        raise UserError(f"expected {', '.join(QUESTIONS)} or {ALL}, given {text!r}")
-    return tuple(question for question in QUESTIONS if question in words or ALL in words)
-
-
-def ablated_contenders(questions: Sequence[str]) -> tuple[Contender, ...]:
-    """The models whose settings are needed."""
-    names = (WITHOUT, GLOBAL, MDL) if VARIANTS in questions else (MDL,)
-    return tuple(find_contender(name) for name in names)

@@ -1,6 +1,6 @@
 """Tables and pictures of an ablation.
 
-A table has one row per value of a setting and one column per part of the rows and metric. Pictures (extra `plot`) are
+A table has one row per value of a setting and one column per part of the rows and metric. Pictures (extra `plot`) show
 curves over a setting, and boxes of the variants.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +24,14 @@ from fielddep.experiments.ablation.plan import (
     WITHOUT,
     ZETA,
     Point,
+    Value,
     format_value,
 )
-from fielddep.experiments.ablation.trainings import DEPENDENCY_LOSS, MU_STD, PARTS, SweepResult, finite
-from fielddep.experiments.rendering import ABSENT, Cell, Grid, comparison_grid, decimals, dunnett_grid, with_spread
+from fielddep.experiments.ablation.trainings import DEPENDENCY_LOSS, MU_STD, PARTS, SweepResult
+from fielddep.experiments.rendering import Cell, Grid, comparison_grid, dunnett_grid, metric_cells
 from fielddep.experiments.significance import Summary
 from fielddep.experiments.tables import ComparisonTable
-from fielddep.explain.palette import LIGHT
-from fielddep.explain.plots import Canvas, tidy
-from fielddep.wording import fixed
+from fielddep.explain.plots import LIGHT, Canvas, tidy
 
 SETTING_LABELS = {
     VARIANT: "variant",
@@ -51,70 +49,6 @@ SUBJECTS = {
     TRAINED_STEPS: "trained with other numbers of refinement steps",
     LAYERS: "trained with other numbers of layers",
 }
-_FIGURES = {DEPENDENCY_LOSS: "dependency loss", MU_STD: "std of mu/lambda"}
-
-
-def figure_label(metric: str) -> str:
-    """Name of a metric or of a figure of the dependencies as a heading."""
-    return _FIGURES.get(metric) or metric_title(metric)
-
-
-def grids_of(result: SweepResult, parts: Sequence[str] = PARTS) -> tuple[Grid, ...]:
-    """Tables of one setting: that of the variants is the one of a comparison, with its tests."""
-    if result.sweep.setting != VARIANT:
-        return (sweep_grid(result, parts),)
-    runs = [
-        dataclasses.replace(run, model=str(point.value))
-        for point in result.sweep.points
-        for run in result.runs_of(point)
-    ]
-    table = ComparisonTable.of(runs, control=str(result.sweep.control))
-    shown = [table.tests[metric] for metric in result.metrics if metric in table.tests]
-    return (comparison_grid(table), *map(dunnett_grid, shown))
-
-
-def sweep_grid(result: SweepResult, parts: Sequence[str] = PARTS) -> Grid:
-    """All values of a setting, on some parts of the rows."""
-    columns = [(part, metric) for part in parts for metric in result.metrics]
-    cells = [_column(result, part, metric) for part, metric in columns]
-    rows = zip(result.sweep.points, *cells, strict=True)
-    setting = result.sweep.setting
-    seeds = "one seed" if result.n_seeds == 1 else f"mean ± standard deviation over {result.n_seeds} seeds"
-    return Grid(
-        caption=f"{result.dataset}, {SUBJECTS[setting]}: {seeds}; best in bold.",
-        header=(SETTING_LABELS[setting], *(f"{part} {figure_label(metric)}" for part, metric in columns)),
-        rows=tuple((Cell(text=_name(result, point)), *found) for point, *found in rows),
-        notes=result.failures,
-    )
-
-
-def _name(result: SweepResult, point: Point) -> str:
-    is_control = point.value == result.sweep.control and bool(result.sweep.control_is)
-    return format_value(point.value) + (f" ({result.sweep.control_is})" if is_control else "")
-
-
-def _column(result: SweepResult, part: str, metric: str) -> list[Cell]:
-    values = [finite(result.values(point.value, part, metric)) for point in result.sweep.points]
-    summaries = [Summary.of(found) if found else None for found in values]
-    present = [summary for summary in summaries if summary is not None]
-    text = partial(fixed, n_decimals=decimals(present))
-    best = _best(present, metric)
-    return [
-        Cell(text=with_spread(summary, text, show_zero=True), bold=summary.mean == best)
-        if summary is not None
-        else Cell(text=ABSENT)
-        for summary in summaries
-    ]
-
-
-def _best(summaries: Sequence[Summary], metric: str) -> float | None:
-    """The best mean of a metric; figures of the dependencies have none."""
-    if metric not in METRICS:
-        return None
-    best = max if METRICS[metric].higher_is_better else min
-    return best((summary.mean for summary in summaries), default=None)
-
-
 BLUE, ORANGE, GREEN = LIGHT.series[:3]
 LOG_RATIO = 30
 """Figures of the dependencies that differ by more than this factor are drawn on a logarithmic axis."""
@@ -132,6 +66,51 @@ DASHED = {
     TRAINED_STEPS: "the paper's best",
     LAYERS: "the paper's best",
 }
+_FIGURES = {DEPENDENCY_LOSS: "dependency loss", MU_STD: "std of mu/lambda"}
+
+
+def figure_label(metric: str) -> str:
+    """Heading of a metric or of a figure of the dependencies."""
+    return _FIGURES.get(metric) or metric_title(metric)
+
+
+def grids_of(result: SweepResult, parts: Sequence[str] = PARTS) -> tuple[Grid, ...]:
+    """Tables of one setting; the variants have those of a comparison, with its tests."""
+    if result.sweep.setting != VARIANT:
+        return (_sweep_grid(result, parts),)
+    runs = [
+        dataclasses.replace(run, model=str(point.value))
+        for point in result.sweep.points
+        for run in result.runs_of(point)
+    ]
+    table = ComparisonTable.of(runs, control=str(result.sweep.control))
+    shown = [table.tests[metric] for metric in result.metrics if metric in table.tests]
+    return (comparison_grid(table), *map(dunnett_grid, shown))
+
+
+def _sweep_grid(result: SweepResult, parts: Sequence[str]) -> Grid:
+    """All values of a setting, on some parts of the rows."""
+    columns = [(part, metric) for part in parts for metric in result.metrics]
+    cells = [metric_cells(_summaries(result, part, metric), metric) for part, metric in columns]
+    rows = zip(result.sweep.points, *cells, strict=True)
+    setting = result.sweep.setting
+    over = _seeds(result) if result.n_seeds == 1 else f"mean ± standard deviation over {_seeds(result)}"
+    return Grid(
+        caption=f"{result.dataset}, {SUBJECTS[setting]}: {over}; best in bold.",
+        header=(SETTING_LABELS[setting], *(f"{part} {figure_label(metric)}" for part, metric in columns)),
+        rows=tuple((Cell(text=_name(result, point)), *found) for point, *found in rows),
+        notes=result.failures,
+    )
+
+
+def _summaries(result: SweepResult, part: str, metric: str) -> dict[Value, Summary | None]:
+    found = result.finite(part, metric)
+    return {value: Summary.of(values) if values else None for value, values in found.items()}
+
+
+def _name(result: SweepResult, point: Point) -> str:
+    is_control = point.value == result.sweep.control and bool(result.sweep.control_is)
+    return format_value(point.value) + (f" ({result.sweep.control_is})" if is_control else "")
 
 
 def draw(result: SweepResult, path: Path) -> None:
@@ -147,7 +126,7 @@ def draw(result: SweepResult, path: Path) -> None:
 
 
 def draw_curves(result: SweepResult, path: Path) -> None:
-    """One row of panels a metric, one column a part of the rows."""
+    """One row of panels per metric, one column per part of the rows."""
     metrics, setting = result.metrics, result.sweep.setting
     with Canvas(path, width=9.6, height=0.75 + 2.0 * len(metrics), n_rows=len(metrics), n_columns=len(PARTS)) as canvas:
         canvas.title(f"{result.dataset}: {SUBJECTS[setting]}")
@@ -163,10 +142,9 @@ def draw_curves(result: SweepResult, path: Path) -> None:
 
 
 def _panel(axis: Any, result: SweepResult, part: str, metric: str) -> None:
-    """The mean over seeds, and what the seeds did."""
-    sweep, color = result.sweep, _color(metric)
-    found = {point.value: finite(result.values(point.value, part, metric)) for point in sweep.points}
-    summaries = {value: Summary.of(values) for value, values in found.items() if values}
+    """The mean over seeds, and the single seeds."""
+    sweep, color, found = result.sweep, _color(metric), result.finite(part, metric)
+    summaries = {value: summary for value, summary in _summaries(result, part, metric).items() if summary is not None}
     means = [summary.mean for summary in summaries.values()]
     if sweep.setting == EVALUATED_STEPS:
         _seed_lines(axis, result.curves(part, metric), list(found), sweep.control, color)
@@ -183,7 +161,7 @@ def _panel(axis: Any, result: SweepResult, part: str, metric: str) -> None:
 
 
 def _seed_lines(axis: Any, curves: Mapping[int, list[float]], xs: list[Any], control: Any, color: str) -> None:
-    """Single seeds, shifted to meet at the control: seeds differ by more than the steps of one of them do."""
+    """Single seeds, shifted to meet at the control, because seeds differ more from each other than steps do."""
     at = xs.index(control) if control in xs else 0
     level = {seed: curve[at] for seed, curve in curves.items() if math.isfinite(curve[at])}
     for seed, own in level.items():
@@ -192,7 +170,7 @@ def _seed_lines(axis: Any, curves: Mapping[int, list[float]], xs: list[Any], con
 
 
 def _spread(axis: Any, found: Mapping[Any, list[float]], summaries: Mapping[Any, Summary], color: str) -> None:
-    """Every run, and a band of one standard deviation that does not leave what the runs span."""
+    """Every run, and a band of one standard deviation that stays within the range of the runs."""
     for value, values in found.items():
         axis.plot([value] * len(values), values, ".", color=color, alpha=0.5, markersize=4)
     low = [max(s.mean - s.sd, min(found[value])) for value, s in summaries.items()]
@@ -209,17 +187,17 @@ def _scale_x(axis: Any, result: SweepResult) -> None:
 
 
 def draw_boxes(result: SweepResult, path: Path) -> None:
-    """A panel a metric; the box of every variant and its single runs on the test rows."""
-    metrics, points = result.metrics, result.sweep.points
+    """One panel per metric, with a box of every variant and its single runs on the test rows."""
+    metrics = result.metrics
     with Canvas(path, width=3.5 * len(metrics), height=3.4, n_columns=len(metrics)) as canvas:
         canvas.title(f"{result.dataset}: {SUBJECTS[VARIANT]}, test rows ({_seeds(result)})")
         for axis, metric in zip(canvas.axes[0], metrics, strict=True):
-            for place, point in enumerate(points):
-                values = finite(result.values(point.value, "test", metric))
+            found = result.finite("test", metric)
+            for place, (value, values) in enumerate(found.items()):
                 if values:
-                    _box(axis, place, values, BOXES[str(point.value)][1])
-            axis.set_xticks(range(len(points)), [BOXES[str(point.value)][0] for point in points])
-            axis.set_xlim(-0.6, len(points) - 0.4)
+                    _box(axis, place, values, BOXES[str(value)][1])
+            axis.set_xticks(range(len(found)), [BOXES[str(value)][0] for value in found])
+            axis.set_xlim(-0.6, len(found) - 0.4)
             axis.ticklabel_format(axis="y", useOffset=False)
             axis.set_title(f"{figure_label(metric)} ({METRICS[metric].better} is better)")
             tidy(axis, grid="y")
@@ -238,7 +216,7 @@ def _box(axis: Any, place: int, values: list[float], color: str) -> None:
         whiskerprops=line,
         capprops=line,
     )
-    # Side by side, so that equal runs can be distinguished; not at random, so that a picture can be redrawn.
+    # Side by side, so that equal runs can be distinguished; not at random, so that a picture can be reproduced.
     xs = [place + 0.07 * (number - (len(values) - 1) / 2) for number in range(len(values))]
     axis.plot(xs, values, "o", color=color, markersize=4.5, markeredgecolor="white", markeredgewidth=0.7)
 

@@ -1,7 +1,7 @@
 """Trainings of an ablation: each is run once per seed, whichever questions it answers, and measured on all parts.
 
-A trained MDL is also evaluated with other numbers of refinement steps, and its dependencies are measured. All rows are
-read chunk by chunk, so they may be larger than memory.
+A trained MDL is also evaluated with other numbers of refinement steps, and its dependencies are measured. Rows are read
+chunk by chunk, so they may be larger than memory.
 
 Shape legend: B rows, F fields (m).
 """
@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -29,7 +28,6 @@ from fielddep.experiments.ablation.plan import (
     LAMBDA,
     TRAIN_ROWS,
     TRAINED_STEPS,
-    VARIANTS,
     AblationPlan,
     Point,
     Sweep,
@@ -38,21 +36,38 @@ from fielddep.experiments.ablation.plan import (
     steps_training,
     zeta_sweep,
 )
-from fielddep.experiments.contenders import changed_settings, settings_toml
-from fielddep.experiments.jobs import Job, without_loss
-from fielddep.experiments.plan import CONFIGS, RUNS, ModelSettings
+from fielddep.experiments.jobs import Job, run_jobs, without_loss
+from fielddep.experiments.plan import CONFIGS, ModelSettings, Workspace, settings_toml
 from fielddep.experiments.results import RunResult
 from fielddep.nn.mdl import MDL
 from fielddep.nn.model import BATCH_ROWS
-from fielddep.observer import Observer
 from fielddep.store.shards import StorePart
-from fielddep.store.store import Store
 from fielddep.tables.files import write_text
 from fielddep.training.fit import Trained
 from fielddep.training.metrics import measure
 
+PARTS = ("train", "validation", "test")
 DEPENDENCY_LOSS, MU_STD = "dependency_loss", "mu_std"
 """Mean over rows of L(W(T), mu(T)), and of the standard deviation over fields of mu(T)/lambda."""
+OF_DEPENDENCIES: Mapping[str, str] = {
+    LAMBDA: MU_STD,
+    EVALUATED_STEPS: DEPENDENCY_LOSS,
+    TRAINED_STEPS: DEPENDENCY_LOSS,
+}
+"""The figure of the dependencies that is shown next to the metrics, by setting."""
+COLUMNS: dict[str, pl.DataType] = {
+    **dict.fromkeys(("dataset", "what", "setting", "setting_value"), pl.String()),
+    "seed": pl.Int64(),
+    **dict.fromkeys(("split", "metric"), pl.String()),
+    "value": pl.Float64(),
+}
+SAMPLE_SEED = 0
+"""All runs are measured on the same training rows."""
+ZETA_SEEDS = 1
+"""Runs of every zeta: seed 0 chooses."""
+
+Runs = Mapping[tuple[str, int], RunResult]
+"""Runs by the name of their training and their seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +75,7 @@ class AblationJob(Job):
     """A run that is also measured on training rows, and whose dependencies are measured.
 
     Attributes:
-        inner_steps: numbers of refinement steps that the trained model is evaluated with, besides its own.
+        inner_steps: numbers of refinement steps to evaluate the trained model with, besides its own.
         train_rows: training rows to measure on at most.
     """
 
@@ -69,7 +84,7 @@ class AblationJob(Job):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a result must have been made from to be that of this job."""
+        """What a saved result must have been made from to count for this job."""
         return {**super().identity, "inner_steps": list(self.inner_steps), "train_rows": self.train_rows}
 
     def result_of(self, trained: Trained) -> RunResult:
@@ -89,7 +104,7 @@ class AblationJob(Job):
 
 
 def at_steps(metric: str, n_steps: int | None) -> str:
-    """Name of a metric that is taken with a number of refinement steps; None: with that of the training.
+    """Name of a metric measured with a number of refinement steps; None: that of the training.
 
     Example:
         >>> at_steps("auc", None), at_steps("auc", 3)
@@ -98,12 +113,8 @@ def at_steps(metric: str, n_steps: int | None) -> str:
     return metric if n_steps is None else f"{metric}@{n_steps}"
 
 
-SAMPLE_SEED = 0
-"""All runs are measured on the same training rows."""
-
-
 def measured_rows(parts: Mapping[str, StorePart], n_train_rows: int) -> dict[str, StorePart]:
-    """Rows of all parts; a random sample of the training rows where there are more than `n_train_rows`."""
+    """Rows of all parts, with a random sample of at most `n_train_rows` training rows."""
     train = parts["train"]
     if len(train) <= n_train_rows:
         return dict(parts)
@@ -111,14 +122,7 @@ def measured_rows(parts: Mapping[str, StorePart], n_train_rows: int) -> dict[str
 
 
 def row_figures(model: MDL, target: Target, rows: StorePart, n_steps: int | None = None) -> dict[str, float]:
-    """Metrics of rows and, where the network sees dependencies, figures of these.
-
-    Args:
-        model: a trained MDL.
-        target: what it predicts.
-        rows: rows with targets.
-        n_steps: refinement steps of every row (T); None: as many as the model was trained with.
-    """
+    """Metrics of rows and, if the network sees dependencies, figures of these; by default with the T of training."""
     with inner_steps(model, n_steps):
         metrics = without_loss(measure(model.outputs, target, rows.chunks()).metrics)
         if model.config.dependencies == "none":
@@ -128,7 +132,7 @@ def row_figures(model: MDL, target: Target, rows: StorePart, n_steps: int | None
 
 @contextmanager
 def inner_steps(model: MDL, n_steps: int | None) -> Iterator[None]:
-    """Within the context the model takes so many refinement steps, with the same weights."""
+    """Let the model take another number of refinement steps, with the same weights."""
     before = model.refinement.n_inner_steps
     model.refinement.n_inner_steps = before if n_steps is None else n_steps
     try:
@@ -139,7 +143,7 @@ def inner_steps(model: MDL, n_steps: int | None) -> Iterator[None]:
 
 @torch.no_grad()
 def dependency_figures(model: MDL, rows: StorePart) -> dict[str, float]:
-    """Means over rows, by their weights, of the dependency loss and of the spread of mu/lambda over fields."""
+    """Weighted means over rows of the dependency loss and of the spread of mu/lambda over fields."""
     sums, total = torch.zeros(2, dtype=torch.float64), 0.0
     for chunk in rows.chunks():
         for start in range(0, len(chunk), BATCH_ROWS):
@@ -159,34 +163,9 @@ def _dependency_values(model: MDL, batch: Batch) -> torch.Tensor:
     return torch.stack([state.loss_BF(sparsity).sum(dim=1), (state.mu_BF / sparsity).std(dim=1, correction=0)])
 
 
-PARTS = ("train", "validation", "test")
-OF_DEPENDENCIES: Mapping[str, str] = {
-    LAMBDA: MU_STD,
-    EVALUATED_STEPS: DEPENDENCY_LOSS,
-    TRAINED_STEPS: DEPENDENCY_LOSS,
-}
-"""The figure of the dependencies that is shown next to the metrics, by setting."""
-COLUMNS: dict[str, pl.DataType] = {
-    **dict.fromkeys(("dataset", "what", "setting", "setting_value"), pl.String()),
-    "seed": pl.Int64(),
-    **dict.fromkeys(("split", "metric"), pl.String()),
-    "value": pl.Float64(),
-}
-
-Runs = Mapping[tuple[str, int], RunResult]
-"""Runs by the name of their training and their seed."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class SweepResult:
-    """What the values of a setting gave.
-
-    Attributes:
-        dataset: name of the data.
-        sweep: the setting and its values.
-        runs: at least the runs of its trainings.
-        n_seeds: how many of their seeds count.
-    """
+    """The runs of a setting and its values; there may be others among them, and more seeds than count."""
 
     dataset: str
     sweep: Sweep
@@ -194,19 +173,24 @@ class SweepResult:
     n_seeds: int
 
     def runs_of(self, point: Point) -> list[RunResult]:
-        """All runs of a point, failed ones too."""
+        """All runs of a point, including failed ones."""
         found = (self.runs.get((point.training.name, seed)) for seed in range(self.n_seeds))
         return [run for run in found if run is not None]
 
     def values(self, value: Value, part: str, metric: str) -> dict[int, float]:
-        """A metric of one value of the setting by seed; of finished runs that have it."""
+        """A metric of one value of the setting, by seed, from the finished runs that have it."""
         point = next(point for point in self.sweep.points if point.value == value)
         name = at_steps(metric, point.n_steps)
         named = {run.seed: run.metrics.get(part, {}).get(name) for run in self.runs_of(point) if run.error is None}
         return {seed: figure for seed, figure in named.items() if figure is not None}
 
+    def finite(self, part: str, metric: str) -> dict[Value, list[float]]:
+        """The same without seeds and without what is not a number, for every value of the setting."""
+        found = {point.value: self.values(point.value, part, metric) for point in self.sweep.points}
+        return {value: list(filter(math.isfinite, by_seed.values())) for value, by_seed in found.items()}
+
     def curves(self, part: str, metric: str) -> dict[int, list[float]]:
-        """A metric over all values of the setting, by seed; seeds that lack one of them are skipped."""
+        """A metric over all values of the setting, by seed; a seed that lacks one of them is skipped."""
         by_value = [self.values(point.value, part, metric) for point in self.sweep.points]
         seeds = [seed for seed in range(self.n_seeds) if all(seed in figures for figures in by_value)]
         return {seed: [figures[seed] for figures in by_value] for seed in seeds}
@@ -221,13 +205,13 @@ class SweepResult:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """One note per value that has failed runs."""
+        """One note per value with failed runs."""
         notes = []
         for point in self.sweep.points:
-            failed = [run for run in self.runs_of(point) if run.error is not None]
-            if failed:
-                reasons = "; ".join(dict.fromkeys(str(run.error) for run in failed))
-                notes.append(f"{point.training.name}: {len(failed)} of {self.n_seeds} runs failed: {reasons}")
+            reasons = [run.error for run in self.runs_of(point) if run.error is not None]
+            if reasons:
+                listed = "; ".join(dict.fromkeys(reasons))
+                notes.append(f"{point.training.name}: {len(reasons)} of {self.n_seeds} runs failed: {listed}")
         return tuple(dict.fromkeys(notes))
 
     def to_frame(self) -> pl.DataFrame:
@@ -245,109 +229,65 @@ class SweepResult:
 def _figures(run: RunResult, part: str, point: Point) -> dict[str, float]:
     """Figures of a run that belong to a point, by the plain names of their metrics."""
     found = run.metrics.get(part, {})
-    plain = [name for name in found if "@" not in name]
-    named = {name: found.get(at_steps(name, point.n_steps)) for name in plain}
+    named = {name: found.get(at_steps(name, point.n_steps)) for name in found if "@" not in name}
     return {name: figure for name, figure in named.items() if figure is not None}
-
-
-def finite(figures: Mapping[int, float]) -> list[float]:
-    """The values that are numbers."""
-    return [figure for figure in figures.values() if math.isfinite(figure)]
-
-
-ZETA_SEEDS = 1
-"""Runs of every zeta: seed 0 chooses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trainings:
-    """How the trainings of an ablation are run.
+    """How the trainings of an ablation are run, from MDL with its tuned settings and their name."""
 
-    Attributes:
-        dataset: name of the rows.
-        store: the rows.
-        folder: folder of the ablation.
-        plan: the questions.
-        base: MDL with its tuned settings.
-        settings: name of those settings ("tuned", "default").
-        observer: notified of runs.
-    """
-
-    dataset: str
-    store: Store
-    folder: Path
+    work: Workspace
     plan: AblationPlan
     base: Training
     settings: str
-    observer: Observer
 
     def run(self, sweeps: Iterable[Sweep], *, n_seeds: int | None = None, what: str = "runs") -> Runs:
-        """Results by training and seed, after the runs that were not done yet.
-
-        Args:
-            sweeps: what is varied.
-            n_seeds: runs of every training; None: as the plan has it.
-            what: what the runs are called.
-        """
+        """Results by training and seed, after the missing runs; the default number of seeds is that of the plan."""
         wanted: dict[str, tuple[Training, int]] = {}
         for sweep in sweeps:
             for training in sweep.trainings:
                 most = wanted.get(training.name, (training, 0))[1]
                 wanted[training.name] = training, max(most, n_seeds or self.plan.n_seeds(sweep.question))
         for training, _ in wanted.values():
-            write_text(self.folder / CONFIGS / f"{training.name}.toml", settings_toml(training.config))
-        jobs = [
-            self.job(training, seed)  # seed by seed, so that an interrupted ablation has whole curves of fewer seeds
+            write_text(self.work.folder / CONFIGS / f"{training.name}.toml", settings_toml(training.config))
+        jobs = [  # seed by seed, so that an interrupted ablation has complete curves of fewer seeds
+            self._job(training, seed)
             for seed in range(max(most for _, most in wanted.values()))
             for training, most in wanted.values()
             if seed < most
         ]
-        results = self.plan.runs.job_runs(self.folder, self.observer).run(jobs, what=what)
+        results = run_jobs(jobs, self.work, what=what)
         return {(job.contender, job.seed): result for job, result in zip(jobs, results, strict=True)}
 
-    def job(self, training: Training, seed: int) -> AblationJob:
+    def _job(self, training: Training, seed: int) -> AblationJob:
         """One run. What is measured follows from the settings alone, so that any question can use its result."""
-        is_evaluated = training.config == self._evaluated.config
-        return AblationJob(
-            dataset=self.dataset,
-            contender=training.name,
-            seed=seed,
-            settings=self.settings,
-            config=changed_settings(training.config),
-            store=str(self.store.folder.resolve()),
-            sha256=self.store.sha256,
-            result=str(self.folder.resolve() / RUNS / f"{training.name}-{seed}.json"),
-            threads=self.plan.runs.process_threads,
-            device=training.config.train.device,
+        is_evaluated = training.config == steps_training(self.base, self.plan).config
+        return AblationJob.of(
+            self.work,
+            training.name,
+            seed,
+            ModelSettings(config=training.config, name=self.settings),
             commit=self._commit,
             inner_steps=self.plan.evaluated_steps if is_evaluated else (),
             train_rows=self.plan.train_rows,
         )
 
     @cached_property
-    def _evaluated(self) -> Training:
-        return steps_training(self.base, self.plan)
-
-    @cached_property
     def _commit(self) -> str:
         return source_version()
 
+    def choose_zeta(self, chosen: ModelSettings) -> tuple[SweepResult, Training]:
+        """Every zeta of *global dep*, with the one of the lowest validation loss as the control, and its training.
 
-def choose_zeta(trainings: Trainings, chosen: ModelSettings) -> tuple[SweepResult, Training]:
-    """Every zeta of *global dep*, the one of the lowest validation loss as the control, and its training.
-
-    Where no run was successful it is the smallest, so that the table of the variants shows the reason.
-    """
-    sweep = zeta_sweep(chosen.config, trainings.plan)
-    runs = trainings.run([sweep], n_seeds=ZETA_SEEDS, what="runs that choose zeta")
-    result = SweepResult(dataset=trainings.dataset, sweep=sweep, runs=runs, n_seeds=ZETA_SEEDS)
-    losses = {
-        point.value: loss
-        for point in sweep.points
-        if result.metrics
-        for loss in finite(result.values(point.value, "validation", result.metrics[0]))
-    }
-    best = min(losses, key=lambda value: losses[value], default=sweep.points[0].value)
-    marked = dataclasses.replace(sweep, question=VARIANTS, control=best, control_is="chosen")
-    training = next(point.training for point in sweep.points if point.value == best)
-    return dataclasses.replace(result, sweep=marked), training
+        If no run was successful it is the smallest zeta, so that the table of the variants shows the reason.
+        """
+        sweep = zeta_sweep(chosen.config, self.plan)
+        runs = self.run([sweep], n_seeds=ZETA_SEEDS, what="runs that choose zeta")
+        result = SweepResult(dataset=self.work.dataset, sweep=sweep, runs=runs, n_seeds=ZETA_SEEDS)
+        found = result.finite("validation", result.metrics[0]) if result.metrics else {}
+        losses = {value: figures[0] for value, figures in found.items() if figures}
+        best = min(losses, key=lambda value: losses[value], default=sweep.points[0].value)
+        marked = dataclasses.replace(sweep, control=best, control_is="chosen")
+        training = next(point.training for point in sweep.points if point.value == best)
+        return dataclasses.replace(result, sweep=marked), training

@@ -1,7 +1,7 @@
 """AFN: the adaptive factorization network (Cheng 2020).
 
-Shape legend: B rows, F fields, N numerical fields, C outputs, D embedding size, H logarithmic neurons, R = B * D, as
-the neurons are shared by all dimensions of the embeddings.
+Shape legend: B rows, F fields, N numerical fields, C outputs, D embedding size, H logarithmic neurons, R = B * D,
+because all dimensions of the embeddings share the neurons.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from fielddep.config import AFNConfig
+from fielddep.config.networks import AFNConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.layers import BatchNorm, build_mlp
@@ -33,8 +33,7 @@ class AFN(FieldModel):
     def __init__(self, layout: Layout, n_outputs: int, config: AFNConfig) -> None:
         super().__init__(layout, n_outputs)
         d_embed = require_size(config.d_embed)
-        self.embedding = EmbeddingTable(layout, d_embed)
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, d_embed, std=config.embedding_init_scale)
         self.log_norm = BatchNorm(layout.n_columns)
         self.neurons = nn.Linear(layout.n_columns, config.n_neurons)
         nn.init.normal_(self.neurons.weight, std=NEURON_SCALE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from fielddep.config import DeepFMConfig
+from fielddep.config.networks import DeepFMConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.interactions import sum_of_products
@@ -27,8 +27,7 @@ class DeepFM(FieldModel):
         super().__init__(layout, n_outputs)
         d_embed = require_size(config.d_embed)
         self.first_order = EmbeddingTable(layout, n_outputs)
-        self.embedding = EmbeddingTable(layout, d_embed)
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, d_embed, std=config.embedding_init_scale)
         self.class_weights = nn.Linear(d_embed, n_outputs, bias=False) if n_outputs > 1 else None
         self.mlp = build_mlp(
             layout.n_columns * d_embed, config.hidden, n_outputs, batch_norm=config.batch_norm, dropout=config.dropout

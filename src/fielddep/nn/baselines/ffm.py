@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from fielddep.config import FFMConfig
+from fielddep.config.factorization import FFMConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.model import FieldModel, require_size
@@ -30,8 +30,7 @@ class FFM(FieldModel):
         n_others = max(layout.n_columns - 1, 1)
         self.sizes = (n_others, n_outputs, require_size(config.d_embed))
         self.first_order = EmbeddingTable(layout, n_outputs)
-        self.embedding = EmbeddingTable(layout, n_others * n_outputs * self.sizes[-1])
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, n_others * n_outputs * self.sizes[-1], std=config.embedding_init_scale)
         pairs_OO = torch.ones(layout.n_columns - 1, layout.n_columns - 1).triu()
         self.register_buffer("pairs_OO", pairs_OO, persistent=False)
 

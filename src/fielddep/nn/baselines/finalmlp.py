@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fielddep.config import FinalMLPConfig
+from fielddep.config.networks import FinalMLPConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.errors import ConfigError
 from fielddep.nn.embedding import EmbeddingTable
@@ -91,8 +91,7 @@ class FinalMLP(FieldModel):
         super().__init__(layout, n_outputs)
         d_embed = require_size(config.d_embed)
         d_in = layout.n_columns * d_embed
-        self.embedding = EmbeddingTable(layout, d_embed)
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, d_embed, std=config.embedding_init_scale)
         contexts = [_positions(layout, path, getattr(config, path)) for path in ("context_1", "context_2")]
         gates = [FieldGate(layout, d_embed, context, config.gate_hidden) for context in contexts]
         for gate in gates:

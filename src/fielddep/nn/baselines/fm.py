@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from fielddep.config import FMConfig
+from fielddep.config.factorization import FMConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.interactions import sum_of_products
@@ -24,8 +24,7 @@ class FM(FieldModel):
         super().__init__(layout, n_outputs)
         self.d_embed = require_size(config.d_embed)
         self.first_order = EmbeddingTable(layout, n_outputs)
-        self.embedding = EmbeddingTable(layout, n_outputs * self.d_embed)
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, n_outputs * self.d_embed, std=config.embedding_init_scale)
 
     def forward(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""

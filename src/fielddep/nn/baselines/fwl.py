@@ -11,7 +11,7 @@ import math
 import numpy as np
 import torch
 
-from fielddep.config import FWLConfig
+from fielddep.config.factorization import FWLConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.model import FieldModel, require_size
@@ -35,8 +35,7 @@ class FWL(FieldModel):
         self.config = config
         self.ranks = field_ranks(layout, config)
         self.first_order = EmbeddingTable(layout, n_outputs) if config.first_order else None
-        self.embedding = EmbeddingTable(layout, n_outputs * sum(self.ranks))
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, n_outputs * sum(self.ranks), std=config.embedding_init_scale)
         owner_R = torch.from_numpy(np.repeat(np.arange(layout.n_columns), self.ranks))
         self.register_buffer("owner_R", owner_R, persistent=False)
 
@@ -53,7 +52,7 @@ class FWL(FieldModel):
 
     @torch.no_grad()
     def after_step(self, step: int) -> None:
-        """The step of the penalty, outside the optimiser because its gradient reaches every value."""
+        """The step of the penalty, outside the optimizer because its gradient reaches every value."""
         if self.config.variance_lr == 0 or step % self.config.variance_every:
             return
         table_ICR = self.embedding.weight.view(-1, self.n_outputs, len(self.owner_R))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from fielddep.config import IFMConfig
+from fielddep.config.factorization import IFMConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.interactions import sum_of_products
@@ -28,8 +28,7 @@ class IFM(FieldModel):
         super().__init__(layout, n_outputs)
         self.d_embed = require_size(config.d_embed)
         self.first_order = EmbeddingTable(layout, n_outputs)
-        self.embedding = EmbeddingTable(layout, n_outputs * self.d_embed)
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, n_outputs * self.d_embed, std=config.embedding_init_scale)
         n_fields = layout.n_columns
         self.mlp = build_mlp(
             n_fields * n_outputs * self.d_embed,

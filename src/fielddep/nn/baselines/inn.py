@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fielddep.config import INNConfig
+from fielddep.config.factorization import INNConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.errors import SchemaError
 from fielddep.nn.embedding import EmbeddingTable
@@ -38,8 +38,7 @@ class INN(FieldModel):
         d_embed, n_fields = require_size(config.d_embed), layout.n_columns
         self.temperature = config.temperature
         self.first_order = EmbeddingTable(layout, n_outputs)
-        self.embedding = EmbeddingTable(layout, d_embed)
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, d_embed, std=config.embedding_init_scale)
         self.attention = nn.Linear(d_embed, config.d_attention)
         self.attention_output_A = nn.Parameter(torch.randn(config.d_attention))
         self.field_vectors_FG = nn.Parameter(torch.randn(n_fields, config.d_field))

@@ -9,11 +9,13 @@ U distinct ids of the batch.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fielddep.config import LLFMConfig
+from fielddep.config.factorization import LLFMConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.interactions import sum_of_products
@@ -57,7 +59,7 @@ def _spread_rows(ids_BF: torch.Tensor, values_BF: torch.Tensor, n_ids: int, n_ce
     centres_IK = torch.zeros(n_ids, n_centres, dtype=values_BF.dtype, device=values_BF.device)
     gap_B = torch.ones(len(ids_BF), device=values_BF.device)
     for k in range(n_centres):
-        # Equal weights once every row is a centre already, as weights that are all zero cannot be drawn from.
+        # Equal weights once every row is a centre, because all-zero weights cannot be drawn from.
         weights_B = gap_B if float(gap_B.sum()) > 0 else torch.ones_like(gap_B)
         row = torch.multinomial(weights_B, 1)
         centres_IK[ids_BF[row], k] = values_BF[row]
@@ -72,7 +74,7 @@ class LLFM(FieldModel):
     The weights gamma minimise |gamma|_2 + <gamma, u> on the simplex, u_k = locality * |x - z_k|^2, so that far anchors
     have weight zero. The anchors z start at the centres of `kmeans`.
     An anchor is its start plus `anchor_rate` times a trained shift: the ridge holds it there, and a step of the
-    optimiser, which is large compared with the entries of a start, moves it gently.
+    optimizer, which is large compared with the entries of a start, moves it gently.
     With several classes an FM has one embedding and one weight per value and class; the anchors are shared.
     """
 
@@ -86,8 +88,7 @@ class LLFM(FieldModel):
         self.sizes = (config.n_anchors, n_outputs, require_size(config.d_embed))
         self.anchor_bias_MC = nn.Parameter(torch.zeros(config.n_anchors, n_outputs))
         self.first_order = EmbeddingTable(layout, config.n_anchors * n_outputs)
-        self.embedding = EmbeddingTable(layout, config.n_anchors * n_outputs * self.sizes[-1])
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, math.prod(self.sizes), std=config.embedding_init_scale)
         self.shift = EmbeddingTable(layout, config.n_anchors)
         self.register_buffer("start_IM", torch.zeros(layout.n_ids_total, config.n_anchors))
         self.register_buffer("size_M", torch.zeros(config.n_anchors), persistent=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from fielddep.config import LRConfig
+from fielddep.config.factorization import LRConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.model import FieldModel

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import nn
 
-from fielddep.config import NODEConfig
+from fielddep.config.networks import NODEConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.model import FieldModel, require_size
@@ -86,8 +86,7 @@ class NODE(FieldModel):
     def __init__(self, layout: Layout, n_outputs: int, config: NODEConfig) -> None:
         super().__init__(layout, n_outputs)
         d_embed = require_size(config.d_embed)
-        self.embedding = EmbeddingTable(layout, d_embed)
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, d_embed, std=config.embedding_init_scale)
         d_in, layers = layout.n_columns * d_embed, []
         for number in range(1, config.n_layers + 1):
             d_out = n_outputs if number == config.n_layers else max(config.d_tree, n_outputs)

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fielddep.config import RaFMConfig
+from fielddep.config.factorization import RaFMConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.errors import ConfigError
 from fielddep.nn.embedding import EmbeddingTable
@@ -61,11 +61,10 @@ class RaFM(FieldModel):
         level_I = levels_of_ids(layout, _thresholds(config))
         self.register_buffer("level_I", torch.from_numpy(level_I), persistent=False)
         self.first_order = EmbeddingTable(layout, n_outputs)
-        tables = [EmbeddingTable(layout, n_outputs * require_size(config.d_embed))]
+        std = config.embedding_init_scale
+        tables = [EmbeddingTable(layout, n_outputs * require_size(config.d_embed), std=std)]
         for level, d_level in enumerate(config.d_levels, start=2):
-            tables.append(EmbeddingTable(layout, n_outputs * d_level, kept_I=level_I >= level))
-        for table in tables:
-            table.init_weights("normal", config.embedding_init_scale)
+            tables.append(EmbeddingTable(layout, n_outputs * d_level, std=std, kept_I=level_I >= level))
         self.levels = nn.ModuleList(tables)
 
     def forward(self, inputs: Inputs) -> torch.Tensor:

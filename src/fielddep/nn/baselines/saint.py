@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from fielddep.config import SAINTConfig
+from fielddep.config.networks import SAINTConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.attention import AttentionLayer, RowAttentionLayer
 from fielddep.nn.embedding import EmbeddingTable
@@ -32,8 +32,7 @@ class SAINT(FieldModel):
     def __init__(self, layout: Layout, n_outputs: int, config: SAINTConfig) -> None:
         super().__init__(layout, n_outputs)
         d_token, n_tokens = require_size(config.d_embed), layout.n_columns + 1
-        self.embedding = EmbeddingTable(layout, d_token)
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, d_token, std=config.embedding_init_scale)
         self.column_SD = nn.Parameter(torch.randn(n_tokens, d_token) * config.embedding_init_scale)
         blocks = range(config.n_layers)
         self.between_fields = nn.ModuleList(

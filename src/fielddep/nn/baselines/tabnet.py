@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fielddep.config import TabNetConfig
+from fielddep.config.networks import TabNetConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.layers import BatchNorm, GhostBatchNorm
@@ -57,8 +57,7 @@ class TabNet(FieldModel):
         self.config = config
         d_embed, virtual = require_size(config.d_embed), config.virtual_batch
         n_columns, d_out = layout.n_columns, config.d_decision + config.d_attention
-        self.embedding = EmbeddingTable(layout, d_embed)
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, d_embed, std=config.embedding_init_scale)
         self.input_norm = BatchNorm(n_columns * d_embed)
         widths = [n_columns * d_embed, *[d_out] * (N_SHARED - 1)]
         self.shared = nn.ModuleList(nn.Linear(width, 2 * d_out, bias=False) for width in widths)

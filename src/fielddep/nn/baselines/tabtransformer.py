@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from fielddep.config import TabTransformerConfig
+from fielddep.config.networks import TabTransformerConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.attention import AttentionLayer, start_at_nothing
 from fielddep.nn.embedding import EmbeddingTable
@@ -34,8 +34,7 @@ class TabTransformer(FieldModel):
         categorical = [f for f in range(layout.n_columns) if f not in layout.numerical]
         self.register_buffer("categorical_S", torch.tensor(categorical, dtype=torch.int64), persistent=False)
         self.register_buffer("numerical_N", torch.tensor(layout.numerical, dtype=torch.int64), persistent=False)
-        self.embedding = EmbeddingTable(layout, d_token - d_column)
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, d_token - d_column, std=config.embedding_init_scale)
         columns_SK = torch.randn(len(categorical), d_column) * config.embedding_init_scale
         self.columns_SK = nn.Parameter(columns_SK) if columns_SK.numel() else None
         n_layers = config.n_layers if categorical else 0

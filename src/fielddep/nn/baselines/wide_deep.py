@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from fielddep.config import WideDeepConfig
+from fielddep.config.networks import WideDeepConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.layers import build_mlp
@@ -25,8 +25,7 @@ class WideDeep(FieldModel):
         super().__init__(layout, n_outputs)
         d_embed = require_size(config.d_embed)
         self.first_order = EmbeddingTable(layout, n_outputs)
-        self.embedding = EmbeddingTable(layout, d_embed)
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, d_embed, std=config.embedding_init_scale)
         self.mlp = build_mlp(
             layout.n_columns * d_embed, config.hidden, n_outputs, batch_norm=config.batch_norm, dropout=config.dropout
         )

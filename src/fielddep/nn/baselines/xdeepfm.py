@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from fielddep.config import XDeepFMConfig
+from fielddep.config.networks import XDeepFMConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.layers import build_mlp
@@ -63,8 +63,7 @@ class XDeepFM(FieldModel):
         super().__init__(layout, n_outputs)
         d_embed = require_size(config.d_embed)
         self.first_order = EmbeddingTable(layout, n_outputs)
-        self.embedding = EmbeddingTable(layout, d_embed)
-        self.embedding.init_weights("normal", config.embedding_init_scale)
+        self.embedding = EmbeddingTable(layout, d_embed, std=config.embedding_init_scale)
         self.cin = CompressedInteractions(layout.n_columns, config.n_maps)
         self.cin_output = nn.Linear(sum(config.n_maps), n_outputs, bias=False)
         self.mlp = build_mlp(

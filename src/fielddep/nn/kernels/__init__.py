@@ -6,7 +6,7 @@
 
 The compiled module is optional: without a compiler at installation, on an accelerator, in float64, and while a model
 is traced or compiled for export, the plain forms do the work. `FIELDDEP_KERNELS=plain` forces them;
-`FIELDDEP_KERNELS=native` fails where the compiled module is missing.
+`FIELDDEP_KERNELS=native` fails if the compiled module is missing.
 
 Nothing here knows of models or training: tensors and numbers in, tensors out.
 """
@@ -55,7 +55,7 @@ def forced(kind: Choice) -> Iterator[None]:
 
 
 def native() -> ModuleType | None:
-    """The compiled module, or None where it is missing or not wanted.
+    """The compiled module, or None if it is missing or not wanted.
 
     Raises:
         ConfigError: it is required but was not built.
@@ -69,6 +69,13 @@ def native() -> ModuleType | None:
             f"{VARIABLE}=native needs the compiled kernels, but this installation has none. Install again with a C++ "
             "compiler available, or unset it"
         )
+    return module
+
+
+def compiled() -> ModuleType:
+    """The compiled module, once `usable` has found that there is one."""
+    module = native()
+    assert module is not None
     return module
 
 

@@ -17,8 +17,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.utils.dlpack import from_dlpack
 
-from fielddep.nn.kernels import call, native
-from fielddep.nn.kernels.refinement import InnerLoop
+from fielddep.nn.kernels import call, compiled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +46,11 @@ class Lookup:
         counts_U: torch.Tensor = from_dlpack(self.compiled.counts)
         return counts_U
 
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """The look-up as the compiled sums take it."""
+        return self.compiled, self.numbers_BN, list(self.numerical), torch.get_num_threads()
+
 
 def look_up(
     ids_BF: torch.Tensor, n_ids: int, numbers_BN: torch.Tensor | None = None, numerical: tuple[int, ...] = ()
@@ -56,11 +60,9 @@ def look_up(
     Raises:
         IndexError: for an id outside of 0 ... n_ids - 1.
     """
-    module = native()
-    assert module is not None
-    compiled = call(module.Lookup, ids_BF.contiguous(), n_ids, torch.get_num_threads())
+    found = call(compiled().Lookup, ids_BF.contiguous(), n_ids, torch.get_num_threads())
     numbers = numbers_BN.detach().contiguous() if numbers_BN is not None and numerical else None
-    return Lookup(compiled=compiled, numbers_BN=numbers, numerical=numerical)
+    return Lookup(compiled=found, numbers_BN=numbers, numerical=numerical)
 
 
 def network_input(
@@ -68,7 +70,7 @@ def network_input(
     weight_ID: torch.Tensor,
     phi_PDD: torch.Tensor,
     w0_FF: torch.Tensor | None,
-    loop: InnerLoop | None,
+    loop: Any | None,
     *,
     with_embeddings: bool = False,
 ) -> torch.Tensor:
@@ -96,7 +98,7 @@ def sum_of_fields(lookup: Lookup, weight_IC: torch.Tensor) -> torch.Tensor:
 
 
 def _sparse(lookup: Lookup, d_values_UD: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    # Not marked as coalesced: the ids are distinct, but not sorted, as adding two such gradients would demand.
+    # Not marked as coalesced: the ids are distinct but not sorted, which adding two such gradients requires.
     return torch.sparse_coo_tensor(lookup.ids_U.unsqueeze(0), d_values_UD, shape, check_invariants=False)
 
 
@@ -108,22 +110,20 @@ class _NetworkInput(Function):
         phi_PDD: torch.Tensor,
         w0_FF: torch.Tensor | None,
         lookup: Lookup,
-        loop: InnerLoop | None,
+        loop: Any | None,
         with_embeddings: bool,
         keep: bool,
     ) -> torch.Tensor:
-        module = native()
-        assert module is not None
         table = weight_ID.detach().contiguous()
         phi = phi_PDD.detach().contiguous()
         w0 = None if w0_FF is None else w0_FF.detach().contiguous()
         batch = call(
-            module.NetworkInput,
+            compiled().NetworkInput,
             lookup.compiled,
             table.shape[1],
             lookup.numbers_BN,
             list(lookup.numerical),
-            None if loop is None else loop.compiled(),
+            loop,
             with_embeddings,
             keep,
             torch.get_num_threads(),
@@ -151,12 +151,10 @@ class _PairProducts(Function):
 
     @staticmethod
     def forward(ctx: Any, e_BFD: torch.Tensor, phi_PDD: torch.Tensor, keep: bool) -> torch.Tensor:
-        module = native()
-        assert module is not None
         n_rows, n_fields, d_embed = e_BFD.shape
         ids_BF = torch.arange(n_rows * n_fields, device=e_BFD.device).view(n_rows, n_fields)
         lookup = look_up(ids_BF, n_rows * n_fields)
-        batch = module.NetworkInput(lookup.compiled, d_embed, None, [], None, False, keep, torch.get_num_threads())
+        batch = compiled().NetworkInput(lookup.compiled, d_embed, None, [], None, False, keep, torch.get_num_threads())
         table, phi = e_BFD.detach().reshape(-1, d_embed).contiguous(), phi_PDD.detach().contiguous()
         products_BP = e_BFD.new_empty(n_rows, batch.width)
         call(batch.forward, table, phi, None, products_BP)
@@ -179,19 +177,10 @@ class _PairProducts(Function):
 class _SumOfFields(Function):
     @staticmethod
     def forward(ctx: Any, weight_IC: torch.Tensor, lookup: Lookup) -> torch.Tensor:
-        module = native()
-        assert module is not None
+        module = compiled()
         values_UC = weight_IC.detach()[lookup.ids_U]
         out_BC = values_UC.new_empty(lookup.compiled.n_rows, weight_IC.shape[1])
-        call(
-            module.sum_columns,
-            lookup.compiled,
-            lookup.numbers_BN,
-            list(lookup.numerical),
-            torch.get_num_threads(),
-            values_UC,
-            out_BC,
-        )
+        call(module.sum_columns, *lookup.arguments, values_UC, out_BC)
         ctx.module, ctx.lookup, ctx.shape = module, lookup, weight_IC.shape
         return out_BC
 
@@ -200,13 +189,5 @@ class _SumOfFields(Function):
     def backward(ctx: Any, d_out_BC: torch.Tensor) -> Any:
         lookup, d_out_BC = ctx.lookup, d_out_BC.contiguous()
         d_values_UC = d_out_BC.new_empty(len(lookup.ids_U), d_out_BC.shape[1])
-        call(
-            ctx.module.back_sum_columns,
-            lookup.compiled,
-            lookup.numbers_BN,
-            list(lookup.numerical),
-            torch.get_num_threads(),
-            d_out_BC,
-            d_values_UC,
-        )
+        call(ctx.module.back_sum_columns, *lookup.arguments, d_out_BC, d_values_UC)
         return _sparse(lookup, d_values_UC, ctx.shape), None

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fielddep.encoding import draws as module
-from fielddep.encoding.draws import draw, one_of, order_statistics, select_smallest
+from fielddep.encoding import ordering as module
+from fielddep.encoding.ordering import draw, one_of, order_statistics, select_smallest
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15

@@ -1,4 +1,4 @@
-"""What `fielddep explain` prints where there is more than it prints."""
+"""What `fielddep explain` prints if there is more than fits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fielddep.cli.explain_tables import print_overview, print_rows
+from fielddep.cli.explain import fitting_names, print_model, print_overview, print_rows
+from fielddep.explain.dependencies import FieldDependencies
 from fielddep.explain.hiding import REFINEMENT, Effects
 from fielddep.explain.importance import FieldImportance
 from fielddep.explain.overview import RowsOverview, TableOverview
@@ -63,7 +64,31 @@ def test_refinement_is_printed_however_many_fields_there_are(n_fields: int, caps
     assert states(captured.err, said[n_fields], "--out") if n_fields in said else captured.err == ""
 
 
-def test_fields_that_are_not_printed_are_said_to_be_in_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (80, ["colour", "day", "departure airport"]),
+        (57, ["colour", "day", "departure airport"]),
+        (50, ["colour", "day", "depar…port"]),
+        (44, ["co…ur", "day", "de…rt"]),
+        (43, []),
+    ],
+)
+def test_names_of_columns_are_as_long_as_the_width_allows(
+    width: int, expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("colour", "day", "departure airport")
+    assert fitting_names(names, width) == expected
+    monkeypatch.setattr("fielddep.cli.console.PIPE_WIDTH", width)
+    print_model(FieldDependencies(fields=names, matrix_FF=np.eye(3)[::-1].copy()))
+    _, *matrix = capsys.readouterr().out.split("W(0), largest")
+    assert len(matrix) == bool(expected)
+    for printed in matrix:
+        assert all(name in printed for name in expected)
+        assert len([line for line in printed.splitlines() if line.strip()]) == 6  # nothing is folded
+
+
+def test_fields_that_are_not_printed_are_in_the_files(capsys: pytest.CaptureFixture[str]) -> None:
     print_overview(table_of(30), OUT)
     assert states(capsys.readouterr().err, "10 more fields", OUT / "importance.csv", OUT / "hiding.csv")
 
