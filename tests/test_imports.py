@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.conftest import SLOW
+
 SOURCE = Path(__file__).parents[1] / "src" / "fielddep"
 
 # Each line may import its own folder and the lines above it.
@@ -156,3 +158,11 @@ def test_functions_are_small() -> None:
     ]
     assert np.median(sizes) <= 10
     assert np.quantile(sizes, 0.9) <= 24
+
+
+def test_what_is_marked_slow_exists() -> None:
+    root = SOURCE.parents[1]
+    for entry in SLOW:
+        path, _, test = entry.partition("::")
+        assert (root / path).exists(), entry
+        assert not test or f"def {test}" in (root / path).read_text("utf-8"), entry
