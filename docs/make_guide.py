@@ -2,7 +2,7 @@
 
     python -m docs.make_guide --scratch FOLDER
 
-Takes about ten minutes and needs the extras `bench`, `plot` and `report`. The picture of the report needs Chromium.
+Takes about three minutes and needs the extras `bench`, `plot` and `report`. The picture of the report needs Chromium.
 Tests run the same pages on small generated tables, so they notice changed wording but not changed figures: run this
 after a change that moves figures.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from tests.documents import SKIPPED, Block, PageRunner, bare_lines, find_blocks, run_command
+from tests.documents import SKIPPED, Block, PageRunner, bare_lines, find_blocks, masked, run_command
 
 GUIDE = Path(__file__).parent
 PICTURES = GUIDE / "pictures"
@@ -66,13 +66,20 @@ class OutputWriter(PageRunner):
 
 
 def _shortened(output: str, shown: str) -> str:
-    """Output with as many lines before and after `...` as the page shows now."""
-    lines = [line.rstrip() for line in output.strip("\n").splitlines()]
-    before = shown.splitlines()
-    if SKIPPED in before:
-        head = before.index(SKIPPED)
-        lines = [*lines[:head], SKIPPED, *lines[len(lines) - (len(before) - head - 1) :]]
-    return "".join(f"{line}\n" for line in lines)
+    """The part of an output that the page shows now: its first line, and as many lines; the same after `...`."""
+    lines, taken = [line.rstrip() for line in output.splitlines()], []
+    for part in shown.split(f"{SKIPPED}\n"):
+        if not part.strip():  # `...` is the first or last line
+            taken.append("")
+            continue
+        first, *others = bare_lines(part)
+        place = next(n for n, line in enumerate(lines) if line.strip() and masked(line) == masked(first))
+        stop = place + 1
+        for _ in others:
+            stop = next(n for n in range(stop, len(lines)) if lines[n].strip()) + 1
+        taken.append("".join(f"{line}\n" for line in lines[place:stop]))
+        lines = lines[stop:]
+    return f"{SKIPPED}\n".join(taken)
 
 
 def photograph(page: Path, section: str, picture: Path, chromium: str) -> None:

@@ -155,4 +155,10 @@ def stable_lines(text: str) -> Iterator[str]:
         elif not words:
             inside = False
         elif not inside and words != SKIPPED:
-            yield next((start for start in _OWN_TO_ROWS if words.startswith(start)), _NUMBERS.sub("#", words))
+            yield masked(words)
+
+
+def masked(line: str) -> str:
+    """A line without what depends on the rows and the machine."""
+    words = " ".join(line.split())
+    return next((start for start in _OWN_TO_ROWS if words.startswith(start)), _NUMBERS.sub("#", words))
