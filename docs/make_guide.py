@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -43,6 +44,10 @@ MAX_WIDTH = 2000
 """In pixels; keeps a picture below 200 kB."""
 
 
+COPIED_TABLE = re.compile(r"(<!-- table: (?P<file>\S+), (?P<n>\d+) columns -->\n\n)(?:\|.*\n)+")
+"""A table of a page that shows the first columns of the first table in a file that a command wrote."""
+
+
 @dataclass(kw_only=True)
 class OutputWriter(PageRunner):
     """Runs pages as the tests do, and keeps what was printed instead of comparing it."""
@@ -57,7 +62,7 @@ class OutputWriter(PageRunner):
         for block, text in reversed(self.printed):
             start = block.line - 1
             lines[start : start + block.text.count("\n")] = [text]
-        return "".join(lines)
+        return COPIED_TABLE.sub(_copied_table, "".join(lines))
 
     def _compare(self, block: Block) -> None:
         assert self.output is not None
@@ -80,6 +85,14 @@ def _shortened(output: str, shown: str) -> str:
         taken.append("".join(f"{line}\n" for line in lines[place:stop]))
         lines = lines[stop:]
     return f"{SKIPPED}\n".join(taken)
+
+
+def _copied_table(match: re.Match[str]) -> str:
+    lines = Path(match["file"]).read_text("utf-8").splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("|"))
+    stop = next(n for n in range(start, len(lines) + 1) if n == len(lines) or not lines[n].startswith("|"))
+    cut = ["|".join(line.split("|")[: int(match["n"]) + 1]) + "|\n" for line in lines[start:stop]]
+    return match[1] + "".join(cut)
 
 
 def photograph(page: Path, section: str, picture: Path, chromium: str) -> None:

@@ -208,7 +208,7 @@ def delimited_rows(file: DelimitedFile, columns: Sequence[str], start: Place) ->
                     yield rows, after
                 place = after
     if not n_rows and not start.offset:
-        raise TableError(f"{file.path} has column names but no rows")
+        raise TableError(f"{file.path} has column names but no rows. Give a table with rows")
 
 
 def _go_to(stream: BinaryIO, offset: int) -> None:

@@ -167,7 +167,7 @@ def _format(path: Path, config: DataConfig) -> str:
             raise ConfigError(f"data.format must be one of {', '.join(_FORMATS)}; given {config.format!r}")
         return _FORMATS[config.format]
     if path.stat().st_size == 0:
-        raise TableError(f"{path} is empty (0 bytes)")
+        raise TableError(f"{path} is empty (0 bytes). Give a file with a header and rows")
     return _FORMATS.get(_suffix(path)) or _format_of_content(path, config)
 
 
