@@ -167,14 +167,14 @@ def test_cells_may_be_longer_than_the_csv_module_expects(write, blank):
 
 @pytest.mark.usefixtures("usual_limit")
 def test_a_cell_longer_than_any_row_is_told_from_an_unclosed_quote(write, monkeypatch):
-    monkeypatch.setattr(text_structure, "_LONGEST_RECORD", 1 << 17)
+    monkeypatch.setattr(text_structure, "LONGEST_RECORD", 1 << 17)
     path = write("a,b\n\n1,2\n3," + "x" * 150_000 + "\n")
     with raises(TableError, "line 4", "64 MB"):
         read(path)
 
 
 def test_row_without_end_is_refused(write, monkeypatch):
-    monkeypatch.setattr(text_structure, "_LONGEST_RECORD", 100)
+    monkeypatch.setattr(text_structure, "LONGEST_RECORD", 100)
     with raises(TableError, "line 3", "end of row"):
         read(write('a,b\n1,2\n"' + "x" * 200))
 

@@ -6,6 +6,9 @@ the rest of the file, which is slower and gives the same cells.
 
 The first line that is not blank names the columns; an empty first name, as pandas and R write for an index, becomes
 `column_0`. Blank lines are skipped, except in a file of one column, where they are empty cells.
+
+If a space follows every delimiter of the header, or of all first rows, the spaces around cells are layout: they are
+stripped, except inside quotes.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import collections
 import csv
 import io
 import itertools
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -24,6 +28,7 @@ import polars as pl
 
 from fielddep.errors import ConfigError, TableError
 from fielddep.tables.text import (
+    LONGEST_RECORD,
     SAMPLE_BYTES,
     StructureCheck,
     allow_long_cells,
@@ -42,6 +47,7 @@ CHUNK_BYTES = 1 << 23
 _CSV_ROWS = 1 << 16
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
 _SAMPLE_LINES = 200
+_QUOTED = re.compile(rb'"[^"]*"')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +60,7 @@ class DelimitedFile:
         delimiter: one character.
         names: columns.
         has_header: whether the first line names the columns.
+        spaced: whether spaces around cells are stripped.
     """
 
     path: Path
@@ -61,6 +68,7 @@ class DelimitedFile:
     delimiter: str
     names: tuple[str, ...]
     has_header: bool = True
+    spaced: bool = False
 
     @property
     def width_source(self) -> str:
@@ -85,7 +93,9 @@ def open_delimited(
     if not sample.strip():
         raise TableError(f"{path} is empty; expected a line of column names and rows")
     separator = _choose_delimiter(path, sample, delimiter)
-    return DelimitedFile(path=path, source=source, delimiter=separator, names=tuple(_header(path, sample, separator)))
+    spaced = _is_spaced(sample, separator)
+    names = tuple(_header(path, sample, separator, spaced=spaced))
+    return DelimitedFile(path=path, source=source, delimiter=separator, names=names, spaced=spaced)
 
 
 def without_header(path: Path, names: Sequence[str], *, delimiter: str) -> DelimitedFile:
@@ -118,7 +128,8 @@ def _evenness(sample: bytes, delimiter: str) -> tuple[float, int]:
         lines.pop()  # the end of the sample cuts it off
     allow_long_cells()
     try:
-        widths = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
+        reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=delimiter != " ")
+        widths = [len(row) for row in reader if row]
     except csv.Error:
         return 0.0, 1
     return (sum(w == widths[0] for w in widths) / len(widths), widths[0]) if widths else (0.0, 1)
@@ -142,13 +153,23 @@ def _choose_delimiter(path: Path, sample: bytes, given: str | None) -> str:
     return delimiter
 
 
-def _header(path: Path, sample: bytes, delimiter: str) -> list[str]:
+def _is_spaced(sample: bytes, delimiter: str) -> bool:
+    """Whether a space follows every delimiter outside quotes, in the header or in all first rows."""
+    lines = _QUOTED.sub(b'""', sample).strip(b"\r\n").split(b"\n", _SAMPLE_LINES)
+    separator = re.escape(delimiter.encode())
+    spaced, other = re.compile(separator + b" +[^ \r\n]"), re.compile(separator + b"[^ \r\n]")
+    parts = (lines[0], b"\n".join(lines[1:_SAMPLE_LINES]))
+    return delimiter != " " and any(spaced.search(part) and not other.search(part) for part in parts)
+
+
+def _header(path: Path, sample: bytes, delimiter: str, *, spaced: bool) -> list[str]:
     """Column names in the first line that is not blank."""
     if b"\n" not in sample and b"\r" in sample:
         raise TableError(f"{path} ends its lines with a carriage return only. Convert them to newlines")
     allow_long_cells()
+    lines = _header_lines(path, sample)
     try:
-        first = next(csv.reader(_header_lines(path, sample), delimiter=delimiter, strict=True))
+        first = next(csv.reader(_stripped(lines, delimiter) if spaced else lines, delimiter=delimiter, strict=True))
     except csv.Error:
         raise unclosed_quote(path, 1) from None
     names = ["column_0" if i == 0 and not name else name for i, name in enumerate(first)]
@@ -162,6 +183,28 @@ def _header_lines(path: Path, sample: bytes) -> Iterator[str]:
     numbered = enumerate(sample.splitlines(keepends=True), 1)
     for number, line in itertools.dropwhile(lambda pair: not pair[1].strip(b"\r\n"), numbered):
         yield decode_line(path, line, number)
+
+
+def _stripped(lines: Iterable[str], delimiter: str) -> Iterator[str]:
+    """Lines without the spaces around their cells; quoted text stays as it is, even over several lines.
+
+    A quote opens quoted text at the start of a cell, or right after the quote that closed it; elsewhere it is text.
+    """
+    around = re.compile(rf" *({re.escape(delimiter)}|\r?\n) *")
+    in_quotes = False
+    for line in lines:
+        parts = (line if in_quotes else line.lstrip(" ")).split('"')
+        may_open = True
+        for place, part in enumerate(parts):
+            if place and in_quotes:
+                in_quotes, may_open = False, True
+            elif place:
+                in_quotes, may_open = may_open, False
+            if not in_quotes:
+                parts[place] = around.sub(r"\1", part)
+                may_open = parts[place].endswith(delimiter) or (may_open and not part)
+        text = '"'.join(parts)
+        yield text if in_quotes else text.rstrip(" ")  # of a last line without an end
 
 
 def refuse_duplicates(names: Sequence[str], where: str) -> None:
@@ -201,7 +244,7 @@ def delimited_rows(file: DelimitedFile, columns: Sequence[str], start: Place) ->
     place = start
     for read in (_polars_rows, _csv_rows):
         with reading_errors(file.path), open_bytes(file.source) as stream:
-            _go_to(stream, place.offset)
+            go_to(stream, place.offset)
             for rows, after in read(file, columns, stream, place):
                 n_rows += len(rows)
                 if len(rows):
@@ -211,7 +254,7 @@ def delimited_rows(file: DelimitedFile, columns: Sequence[str], start: Place) ->
         raise TableError(f"{file.path} has column names but no rows. Give a table with rows")
 
 
-def _go_to(stream: BinaryIO, offset: int) -> None:
+def go_to(stream: BinaryIO, offset: int) -> None:
     """Skip to an offset; packed streams cannot seek and are read instead."""
     if stream.seekable():
         stream.seek(offset)
@@ -233,6 +276,8 @@ def _polars_rows(file: DelimitedFile, columns: Sequence[str], stream: BinaryIO, 
     rest = first.removeprefix(codecs.BOM_UTF8)
     offset, header = start.offset + len(first) - len(rest), file.has_header and not start.offset
     for chunk in check.chunks(stream, rest, CHUNK_BYTES):
+        if file.spaced and b'"' in chunk:
+            return  # Polars would strip inside quotes too
         offset += len(chunk)
         yield _parse(file, columns, chunk, header=header), Place(offset=offset, line=check.line)
         header = False
@@ -247,12 +292,13 @@ def _parse(file: DelimitedFile, columns: Sequence[str], chunk: bytes, *, header:
         infer_schema=False,
         empty_string_is_null=False,
     )
-    return table.select(columns).collect()
+    cells = pl.col(columns)
+    return table.select(cells.str.strip_chars(" ") if file.spaced else cells).collect()
 
 
 def _csv_rows(file: DelimitedFile, columns: Sequence[str], stream: BinaryIO, start: Place) -> Rows:
     """Rows by the csv module, which reads any valid file."""
-    lines = _Lines(file.path, stream, start)
+    lines = Lines(file.path, stream, start)
     records = _records(file, lines)
     if file.has_header and not start.offset:
         next(records, None)
@@ -262,10 +308,11 @@ def _csv_rows(file: DelimitedFile, columns: Sequence[str], stream: BinaryIO, sta
         yield pl.DataFrame(cells, schema=dict.fromkeys(columns, pl.String)), lines.place
 
 
-def _records(file: DelimitedFile, lines: _Lines) -> Iterator[list[str]]:
+def _records(file: DelimitedFile, lines: Lines) -> Iterator[list[str]]:
     """Cells of every record, including a header; blank lines are skipped unless there is one column."""
     allow_long_cells()
-    reader = csv.reader(lines, delimiter=file.delimiter, strict=True)
+    texts = _stripped(lines, file.delimiter) if file.spaced else lines
+    reader = csv.reader(texts, delimiter=file.delimiter, strict=True)
     width = len(file.names)
     while True:
         line = lines.place.line
@@ -284,14 +331,16 @@ def _records(file: DelimitedFile, lines: _Lines) -> Iterator[list[str]]:
             yield row
 
 
-class _Lines:
+class Lines:
     """Lines of a stream as text, with the place after the last one given."""
 
     def __init__(self, path: Path, stream: BinaryIO, start: Place) -> None:
         self.path, self.stream, self.place = path, stream, start
 
     def __iter__(self) -> Iterator[str]:
-        for line in self.stream:
+        while line := self.stream.readline(LONGEST_RECORD + 1):
             number = self.place.line
+            if len(line) > LONGEST_RECORD:
+                raise endless_row(self.path, number)
             self.place = Place(offset=self.place.offset + len(line), line=number + 1)
             yield decode_line(self.path, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, number)

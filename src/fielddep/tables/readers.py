@@ -18,20 +18,22 @@ from fielddep.config.settings import DataConfig
 from fielddep.errors import ConfigError, TableError
 from fielddep.tables.delimited import find_delimiter, refuse_duplicates
 from fielddep.tables.sparse_text import read_libffm, read_libsvm
-from fielddep.tables.text import read_start
+from fielddep.tables.text import READ_ERRORS, read_start
 
 Source: TypeAlias = Any
 """A path, a list of paths, a glob, a folder, or a table in memory; see `row_stream.read_table`."""
 
 SUPPORTED = (
-    "supported are files (CSV, TSV, Parquet, Arrow IPC or Feather, libffm, libsvm; text also .gz or .zst), "
-    "lists, globs and folders of such files, pandas and Polars frames, pyarrow tables, 2-D numpy "
-    "arrays and dicts of columns"
+    "supported are files (CSV, TSV, JSON lines, Parquet, Arrow IPC or Feather, libffm, libsvm; text also .gz, .zst "
+    "or .zip), lists, globs and folders of such files, pandas and Polars frames, pyarrow tables, 2-D numpy arrays and "
+    "dicts of columns"
 )
 _FORMATS = {
     "csv": "csv",
     "tsv": "tsv",
     "tab": "tsv",
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
     "parquet": "parquet",
     "pq": "parquet",
     "ipc": "ipc",
@@ -43,7 +45,7 @@ _FORMATS = {
     "svm": "libsvm",
     "libfm": "libsvm",
 }
-_PACKED = {".gz", ".zst"}
+_PACKED = {".gz", ".zst", ".zip"}
 _NUMBER = r"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
 _LIBFFM_LINE = re.compile(rf"(\S+\s+)?\d+:\d+:{_NUMBER}(\s+\d+:\d+:{_NUMBER})*\s*")
 _LIBSVM_LINE = re.compile(rf"(\S+\s+)?\d+:{_NUMBER}(\s+\d+:{_NUMBER})*\s*")
@@ -82,7 +84,7 @@ def cut_rows(frames: Iterable[pl.DataFrame], n_rows: int) -> Iterator[pl.DataFra
 def _table_errors(name: str) -> Iterator[None]:
     try:
         yield
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, *READ_ERRORS) as error:
         raise TableError(f"{name} cannot be read: {error}; is the file complete and of the right format?") from error
 
 
@@ -137,7 +139,7 @@ def _tables_in(folder: Path) -> list[Path]:
 
 
 def _suffix(path: Path) -> str:
-    """The ending of a file name, without the dot and before .gz or .zst."""
+    """The ending of a file name, without the dot and before .gz, .zst or .zip."""
     name = path.with_suffix("") if path.suffix.lower() in _PACKED else path
     return name.suffix.lower().removeprefix(".")
 

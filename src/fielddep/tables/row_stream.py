@@ -5,6 +5,7 @@ All commands read all sources through it: files, queries and tables in memory.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ import polars as pl
 from fielddep.config.settings import DataConfig
 from fielddep.errors import ConfigError, SourceChangedError, TableError, UserError
 from fielddep.tables.delimited import DelimitedFile, Place, Rows, delimited_rows, open_delimited
+from fielddep.tables.json_lines import json_rows, open_json_lines
 from fielddep.tables.readers import (
     Source,
     cut_rows,
@@ -30,6 +32,9 @@ from fielddep.tables.readers import (
     table_paths,
 )
 from fielddep.tables.text import is_packed
+from fielddep.wording import listing
+
+log = logging.getLogger(__name__)
 
 _DEFAULTS = DataConfig()
 CHUNK_ROWS = 1 << 17
@@ -147,9 +152,11 @@ class RowStream:
 def read_table(source: Source, config: DataConfig = _DEFAULTS, *, has_target: bool = True) -> pl.DataFrame:
     """Read a table from files or from memory.
 
-    A path, list of paths, glob or folder may lead to CSV or TSV text, Parquet, Arrow IPC or Feather, libffm or libsvm
-    text; text may be compressed with gzip or zstd. The format follows from `config.format`, else from the name, else
-    from the content. All columns of delimited text are read as text, so no value changes; the schema finds the types.
+    A path, list of paths, glob or folder may lead to CSV or TSV text, JSON lines (one flat object per line), Parquet,
+    Arrow IPC or Feather, libffm or libsvm text; text may be compressed with gzip, zstd or zip. The format follows from
+    `config.format`, else from the name, else from the content. All columns of delimited text and of JSON lines are read
+    as text, so no value changes; the schema finds the types. If a space follows every delimiter, spaces around cells
+    are stripped.
     In memory: pandas, Polars and pyarrow tables, 2-D numpy arrays (columns `x0`, `x1`, ...) and dicts of columns. The
     index of a pandas frame is ignored.
 
@@ -176,7 +183,9 @@ def in_memory(source: Source) -> bool:
 
 
 def open_rows(source: Source, config: DataConfig = _DEFAULTS, *, has_target: bool = True) -> RowStream:
-    """Open a table, given as for `read_table`, for reading chunk by chunk; only the start of every file is read.
+    """Open a table, given as for `read_table`, for reading chunk by chunk.
+
+    Only the start of every file is read, but all of a file of JSON lines, whose last line may have a new key.
 
     Raises:
         TableError: a file is missing, empty, or has another format or other columns than the first.
@@ -195,6 +204,8 @@ def open_rows(source: Source, config: DataConfig = _DEFAULTS, *, has_target: boo
         delimiter = config.delimiter or ("\t" if name == "tsv" else None)
         files = [open_delimited(path, delimiter=delimiter, encoding=config.encoding) for path in paths]
         return delimited_stream(files, sources)
+    if name == "jsonl":
+        return _json_stream(paths, config, sources)
     tables = [scan_binary(path, name) for path in paths]
     return RowStream(
         schema=same_schema(paths, [table.collect_schema() for table in tables]),
@@ -215,13 +226,32 @@ def delimited_stream(files: Sequence[DelimitedFile], sources: tuple[SourceFile, 
     """
     paths = [file.path for file in files]
     sources = tuple(map(SourceFile.of, paths)) if sources is None else sources
+    spaced = [str(file.path) for file in files if file.spaced]
+    if spaced:
+        log.warning("%s: a space follows every delimiter; spaces around cells are stripped", listing(spaced, 3))
     return RowStream(
         schema=same_schema(paths, [pl.Schema(dict.fromkeys(file.names, pl.String)) for file in files]),
         sources=sources,
         readers=tuple(partial(delimited_rows, file) for file in files),
         is_text=True,
-        is_packed=any(is_packed(Path(source.name)) for source in sources),
+        is_packed=_any_packed(sources),
     )
+
+
+def _json_stream(paths: Sequence[Path], config: DataConfig, sources: tuple[SourceFile, ...]) -> RowStream:
+    """Rows of JSON lines, every column as text; a file may lack keys of another one, as a line may."""
+    files = [open_json_lines(path, encoding=config.encoding) for path in paths]
+    return RowStream(
+        schema=pl.Schema({name: pl.String() for file in files for name in file.names}),
+        sources=sources,
+        readers=tuple(partial(json_rows, file) for file in files),
+        is_text=True,
+        is_packed=_any_packed(sources),
+    )
+
+
+def _any_packed(sources: Sequence[SourceFile]) -> bool:
+    return any(is_packed(Path(source.name)) for source in sources)
 
 
 def check_same_sources(before: Sequence[dict[str, Any]], now: Sequence[SourceFile]) -> None:

@@ -12,6 +12,8 @@ import csv
 import functools
 import io
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +24,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fielddep.errors import ConfigError, TableError
+from fielddep.wording import listing
 
 SAMPLE_BYTES = 1 << 20
 """Bytes of a file in which its delimiter and header are looked for."""
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-_LONGEST_RECORD = 1 << 26
+READ_ERRORS = (OSError, EOFError, zipfile.BadZipFile, zlib.error)
+"""Errors of the disk and of unpacking."""
+_ZIP, _ZIP_MAGIC = "zip", b"PK"
+LONGEST_RECORD = 1 << 26
+"""Bytes of the longest row that is read."""
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 
 _Bytes = npt.NDArray[np.uint8]
@@ -38,24 +45,33 @@ _Offsets = npt.NDArray[np.int64]
 
 @contextlib.contextmanager
 def reading_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError into a TableError that names the file."""
+    """Turn an error of the disk or of unpacking into a TableError that names the file."""
     try:
         yield
-    except OSError as error:
+    except READ_ERRORS as error:
         raise TableError(f"{path} cannot be read: {error}; is the file complete and readable?") from error
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file for reading; gzip and zstd, recognized by the first bytes, are unpacked while reading."""
+    """Open a file for reading; gzip, zstd and zip are unpacked while reading.
+
+    Gzip and zstd are recognized by the first bytes. Zip is recognized by them and the name, because other formats are
+    zip archives too; it must hold one file.
+
+    Raises:
+        TableError: a zip archive holds no file, several, or one that cannot be unpacked.
+    """
     codec = _codec(path)
     if codec is None:
         return path.open("rb")
+    if codec == _ZIP:
+        return _open_zip(path)
     packed = pa.CompressedInputStream(pa.OSFile(str(path)), codec)
     return cast(BinaryIO, io.BufferedReader(packed, SAMPLE_BYTES))
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file is compressed with gzip or zstd."""
+    """Whether a file is compressed with gzip, zstd or zip."""
     with reading_errors(path):
         return _codec(path) is not None
 
@@ -63,7 +79,24 @@ def is_packed(path: Path) -> bool:
 def _codec(path: Path) -> str | None:
     with path.open("rb") as file:
         start = file.read(4)
+    if start.startswith(_ZIP_MAGIC) and path.suffix.lower() == ".zip":
+        return _ZIP
     return next((codec for magic, codec in _MAGIC.items() if start.startswith(magic)), None)
+
+
+def _open_zip(path: Path) -> BinaryIO:
+    with zipfile.ZipFile(path) as archive:
+        # macOS adds a file of attributes for every file.
+        names = [n for n in archive.namelist() if not n.endswith("/") and not n.startswith("__MACOSX/")]
+        if len(names) != 1:
+            shown = f": {listing(names)}" if names else ""
+            raise TableError(
+                f"{path} must hold one file, but holds {len(names)}{shown}. Unpack it, and give the tables"
+            )
+        try:
+            return cast(BinaryIO, archive.open(names[0]))  # stays open after the archive is closed
+        except RuntimeError as error:  # a password, or an unknown compression
+            raise TableError(f"{path} cannot be unpacked: {error}. Unpack it yourself") from error
 
 
 def read_start(path: Path) -> bytes:
@@ -186,7 +219,7 @@ class StructureCheck:
                 return 0
         ends = np.flatnonzero(bytes_[marks] == _NEWLINE)
         size = int(marks[ends[-1]]) + 1 if len(ends) else 0
-        if len(data) - size > _LONGEST_RECORD:
+        if len(data) - size > LONGEST_RECORD:
             raise endless_row(self.path, self._line_at(data, size))
         check_text(self.path, data[:size], self.line)
         self._check_widths(data, np.diff(ends, prepend=-1), marks[ends])
@@ -253,4 +286,4 @@ def allow_long_cells() -> None:
 
     The limit holds for all readers of the process, so it is raised and never lowered.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_RECORD))
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_RECORD))
