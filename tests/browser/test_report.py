@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 
 from fielddep.artifacts.run import REPORT, Run
@@ -136,13 +138,71 @@ def test_drawn_without_errors_and_without_overflow(browser: Any, page: Path, wid
         " marks: place.querySelectorAll('.trace path, .barlayer path, .heatmaplayer image').length}))",
     )
     names = [plot["id"] for plot in plots]
-    assert names[:5] == [f"plot-{n}" for n in ("learning", "calibration", "scores", "dependencies", "importance")]
+    plain = ("learning", "calibration", "scores", "roc", "precision-recall", "dependencies", "importance")
+    assert names[:7] == [f"plot-{n}" for n in plain]
     n_rows = len(ask(browser, "return [...document.querySelectorAll('.row')].map(row => row.className)"))
     assert n_rows >= 3
-    assert names[5:] == [f"plot-row-{row}{what}" for row in range(n_rows) for what in ("", "-steps", "-weights")]
+    assert names[7:] == [f"plot-row-{row}{what}" for row in range(n_rows) for what in ("", "-steps", "-weights")]
     assert all(plot["marks"] > 0 for plot in plots)
     assert all(0 < plot["drawn"] <= plot["room"] for plot in plots)
     assert all(plot["beyond"] <= 0 for plot in plots)
+
+
+@pytest.fixture(scope="module", params=["binary", "multiclass", "regression"])
+def long_page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page with names of 60 characters, long values, and a target of about 200,000."""
+    rng = np.random.default_rng(0)
+    names = [f"{'the_name_of_a_column_of_a_table_of_houses_' * 2}"[:58] + f"{f:02d}" for f in range(14)]
+    values = np.array([f"value number {v} of a long list" for v in range(5)])
+    code = rng.integers(0, 5, (400, len(names)))
+    price = (200_000 + 30_000 * (code[:, 0] - 2) + 50_000 * rng.normal(size=400)).round()
+    target = "price_of_the_house_in_us_dollars_on_the_day_on_which_it_sold"
+    labels = {
+        "regression": price,
+        "binary": np.where(price > 200_000, "more_than_the_house_next_to_it_sold_for", "less"),
+        "multiclass": np.array([f"a_house_of_price_class_number_{c}" for c in range(3)])[code[:, 0] % 3],
+    }
+    table = pl.DataFrame({name: values[code[:, f]] for f, name in enumerate(names)})
+    settings = {"data__target": target, "data__exclude": [], "model__d_embed": 4, "model__inner_step": "scaled"}
+    folder = tmp_path_factory.mktemp("long") / "run"
+    run = make_run(folder, table=table.with_columns(pl.Series(target, labels[request.param])), **settings)
+    return report_training(run)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_long_names_and_large_numbers_fit(browser: Any, long_page: Path, width: int) -> None:
+    show(browser, long_page, width=width)
+    unfold_steps(browser)
+    ask(browser, "document.querySelectorAll('details').forEach(part => (part.open = true))")
+    cut_off = (
+        "const found = [], box = (element) => element.getBoundingClientRect();"
+        "for (const part of document.querySelectorAll('.scroll'))"
+        "  if (part.scrollWidth > part.clientWidth) found.push(part.textContent);"
+        "for (const part of document.querySelectorAll('main :not(pre, pre *, .plot *)'))"
+        "  if (box(part).right > window.innerWidth) found.push(part.textContent);"
+        "for (const part of document.querySelectorAll('.card strong, .amount, td > *'))"
+        "  if (box(part).right > box(part.parentElement).right + 1) found.push(part.textContent);"
+        "for (const text of document.querySelectorAll('.plot .xtick text, .plot .ytick text, .plot .legendtext')) {"
+        "  const [one, all] = [box(text), box(text.closest('.plot'))];"
+        "  if (one.left < all.left - 1 || one.right > all.right + 1) found.push(text.textContent) }"
+        "return found"
+    )
+    assert ask(browser, cut_off) == []
+    assert ask(browser, "return document.querySelectorAll('.fields td').length") == 14 * 6
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_bars_of_all_rows_have_one_scale(browser: Any, long_page: Path, width: int) -> None:
+    report = read_report(Run.open(long_page.parent))
+    assert report is not None
+    show(browser, long_page, width=width)
+    ask(browser, "document.querySelectorAll('details').forEach(part => (part.open = true))")
+    drawn = ask(
+        browser, "return [...document.querySelectorAll('.bar i')].map(bar => bar.getBoundingClientRect().width)"
+    )
+    effects = [sorted(map(abs, row.effects), reverse=True) for row in report.measured.examples]
+    sizes = np.array([size for row in effects for size in row])
+    np.testing.assert_allclose(drawn, sizes * max(drawn) / sizes.max(), atol=0.6)  # pixels
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -238,6 +298,39 @@ def test_the_control_goes_through_the_steps(browser: Any, page: Path, width: int
     assert all(found["title"] == found["expected"] == found["said"] and found["fits"] for found in seen)
     assert len({found["picture"] for found in seen}) == 4
     assert {found["other"][:5] for found in seen} == {"W(4),"}  # the other rows stay as they are
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_threshold_follows_keys_and_fingers(browser: Any, page: Path, width: int) -> None:
+    browser.get_log("browser")
+    show(browser, page, width=width)
+    figures = "JSON.parse(document.getElementById('figures').textContent)"
+    state = (
+        "const part = document.getElementById('decisions'), at = Number(part.querySelector('input').value);"
+        f"const {{thresholds, dots}} = {figures}.roc, dot = document.getElementById('plot-roc').data.at(-1);"
+        f"const other = document.getElementById('plot-precision-recall').data.at(-1);"
+        "return {at, last: dots.length - 1, said: part.querySelector('input').getAttribute('aria-valuetext'),"
+        " title: part.querySelector('output').textContent, expected: thresholds[at],"
+        " cells: [...part.querySelectorAll('tbody td')].map(cell => cell.textContent),"
+        f" dots: [[dot.x[0], dot.y[0]], [other.x[0], other.y[0]]],"
+        f" meant: [dots[at], {figures}['precision-recall'].dots[at]]}}"
+    )
+    control = browser.find_element("css selector", "#decisions input")
+    seen = [ask(browser, state)]
+    for key in (Keys.ARROW_LEFT, Keys.HOME, Keys.END):
+        control.send_keys(key)
+        seen.append(ask(browser, state))
+    moved = "const at = document.querySelector('#decisions input'); return at.value !== at.max ? at.value : ''"
+    _wait(browser, moved, before=lambda: press(browser, control, 0.5, touch=width < 500))
+    seen.append(ask(browser, state))
+    start, last = seen[0]["at"], seen[0]["last"]
+    assert "50 %" in seen[0]["title"]
+    assert [found["at"] for found in seen[:4]] == [start, start - 1, 0, last] and 0 < seen[4]["at"] < last
+    for found in seen:
+        assert found["title"] == found["said"] == found["expected"]["title"]
+        assert found["cells"] == found["expected"]["cells"] and len(found["cells"]) == 8
+        assert found["dots"] == found["meant"]
     assert browser.get_log("browser") == []
 
 

@@ -120,13 +120,13 @@ def test_the_model_next_to_rows_with_their_values(pictures, tmp_path: Path):
     axes = pictures[0].axes.ravel()
     titles = [axis.get_title(loc="left") for axis in axes]
     assert all(fact in title for fact, title in zip(("W(0)", "row 7", "row 12"), titles, strict=True))
-    for axis, values in zip(
-        axes, [model.normalized(), rows.refined(0).normalized(), rows.refined(1).normalized()], strict=True
-    ):
-        shown = axis.images[0].get_array()
+    for axis, found in zip(axes, [model, rows.refined(0), rows.refined(1)], strict=True):
+        shown, values = axis.images[0].get_array(), found.matrix_FF * (1 - np.eye(4))
         np.testing.assert_array_equal(shown.filled(0.0), values)
         assert shown.mask.tolist() == np.eye(4, dtype=bool).tolist()
-        assert axis.images[0].get_clim() == (-1, 1)
+        assert axis.images[0].get_clim() == (-np.abs(values).max(), np.abs(values).max())
+        assert f"{np.abs(values).max():.2g}" in axis.get_title(loc="left")
+    assert "largest = 1" in pictures[0].figure.axes[-1].get_ylabel()  # every map has its own scale
     for axis, labels in zip(
         axes, ([short(name) for name in rows.fields], labels_of(rows, 0), labels_of(rows, 1)), strict=True
     ):
@@ -155,9 +155,9 @@ def test_steps_and_what_they_changed(pictures, tmp_path: Path):
     off = 1 - np.eye(3)
     w = rows.w_RSFF[1] * off
     change = w[1:] - w[0]
-    expected = [*(w / np.abs(w).max()), *(change / np.abs(change).max())]
-    for axis, values in zip(axes, expected, strict=True):
+    for axis, values, scaled in zip(axes, [*w, *change], [w] * 3 + [change] * 2, strict=True):
         np.testing.assert_allclose(axis.images[0].get_array().filled(0.0), values, atol=1e-12)
+        assert axis.images[0].get_clim()[1] == pytest.approx(np.abs(scaled).max())
     assert "Row 9" in pictures[0].figure._suptitle.get_text()
     lines = [texts(axis.get_yticklabels()) for axis in axes]
     assert lines == [labels_of(rows, 1), [""] * 3, [""] * 3, labels_of(rows, 1), [""] * 3]
@@ -189,16 +189,19 @@ def test_groups_and_what_sets_them_apart(pictures, tmp_path: Path):
     axes = pictures[0].axes.ravel()
     titles = [axis.get_title(loc="left") for axis in axes[1:]]
     assert all(re.search(rf"{g}\b.*{n} rows.*{n} ?%", titles[g]) for g, n in enumerate((60, 40)))
-    np.testing.assert_allclose(axes[0].images[0].get_array().filled(0), mean / 0.4)
+    np.testing.assert_allclose(axes[0].images[0].get_array().filled(0), mean)
     for axis, contrast in zip(axes[1:], contrasts, strict=True):
-        np.testing.assert_allclose(axis.images[0].get_array().filled(0), contrast / 0.2)
+        np.testing.assert_allclose(axis.images[0].get_array().filled(0), contrast)
+    assert [axis.images[0].get_clim()[1] for axis in axes] == pytest.approx([0.4, 0.2, 0.2])
     assert re.search(r"\b50(\.0+)? ?%", pictures[0].figure._suptitle.get_text())
 
 
 def test_numbers_stand_in_the_cells_of_small_maps_only(pictures, tmp_path: Path):
     small = FieldDependencies(fields=("a", "b"), matrix_FF=np.array([[-1.0, 0.5], [-0.25, -1.0]]))
     heat_maps.draw_dependencies(small, tmp_path / "small.png")
-    assert texts(pictures[0].axes[0][0].texts) == ["+1.00", "-0.50"]
+    assert texts(pictures[0].axes[0][0].texts) == ["+0.5", "-0.25"]
+    bar = pictures[0].figure.axes[-1]
+    assert bar.get_ylim() == (-0.5, 0.5) and "= 1" not in bar.get_ylabel()
     large = FieldDependencies(fields=tuple("abcdefghij"), matrix_FF=np.eye(10))
     heat_maps.draw_dependencies(large, tmp_path / "large.png")
     assert not pictures[1].axes[0][0].texts
@@ -345,7 +348,7 @@ def test_strange_texts_are_drawn_as_they_are(tmp_path: Path):
     odd = FieldDependencies(fields=("$\\frac{$", "b$"), matrix_FF=-np.eye(2))
     heat_maps.draw_dependencies(odd, path)
     assert min(png_size(path)) > 100
-    titled = heat_maps.HeatMap(title="$100 $ and _{$", values_FF=-np.eye(2), labels=("a", "b"))
+    titled = heat_maps.HeatMap(title="$100 $ and _{$", values_FF=-np.eye(2), labels=("a", "b"), largest=0.0)
     heat_maps.draw_heat_maps([titled], path)
     assert min(png_size(path)) > 100
 

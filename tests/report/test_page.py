@@ -23,7 +23,15 @@ from fielddep.explain.dependencies import Explanation, explain_rows
 from fielddep.explain.plots import DARK, LIGHT, N_SERIES
 from fielddep.report import page
 from fielddep.report.build import read_report, redraw_report, report_training
-from fielddep.report.facts import DependencyFacts, FieldFacts, ImportanceFacts, RefinementFacts, Report, StepFacts
+from fielddep.report.facts import (
+    DependencyFacts,
+    FieldFacts,
+    ImportanceFacts,
+    RefinementEffect,
+    RefinementFacts,
+    Report,
+    StepFacts,
+)
 from fielddep.report.figures import (
     LABEL_HEIGHT,
     MAX_BARS,
@@ -36,6 +44,7 @@ from fielddep.report.figures import (
 from fielddep.report.intervals import Interval
 from fielddep.report.markup import Html, empty_tag, escaped, join, tag
 from fielddep.report.page import loading_code, render_page, write_page
+from tests.helpers import states
 from tests.reports import FIELDS, SCRIPT, make_run
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -43,7 +52,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "multiclass": {"task": "multiclass", "model__d_embed": 4},
     "regression": {"task": "regression", "model__name": "fm", "split__test": 0.0},
 }
-SECTIONS = ["training", "data", "quality", "learning", "calibration", "scores", "dependencies", "importance", "rows"]
+SECTIONS = ["training", "data", "quality", "learning", "calibration", "scores", "decisions", "dependencies"]
+SECTIONS += ["importance", "rows"]
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +119,12 @@ class Outline(HTMLParser):
 @pytest.mark.parametrize("name", RUNS)
 def test_sections_in_their_order(runs: dict[str, Run], name: str) -> None:
     text = render_page(report_of(runs[name]), "")
-    expected = [s for s in SECTIONS if s != "dependencies" or name != "regression"]
+    expected = [s for s in SECTIONS if s not in ("decisions", "dependencies") or name != "regression"]
     assert re.findall(r'<section id="(\w+)">', text) == [*expected, "use"]
     figures = [n for n in figures_of(text) if not n.startswith("row-")]
-    plain = ["learning", "calibration", "scores", "dependencies", "importance"]
-    assert figures == [f for f in plain if f != "dependencies" or name != "regression"]
+    curves = ["roc", "precision-recall"] if name == "binary" else []
+    maps = [] if name == "regression" else ["dependencies"]
+    assert figures == ["learning", "calibration", "scores", *curves, *maps, "importance"]
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -157,7 +168,7 @@ def test_every_colour_is_one_of_the_palette(runs: dict[str, Run]) -> None:
         assert all(f"--{name}:{colour};" in dark for name, colour in DARK.by_name().items())
     assert {"accent", "muted", "down", "zero", "up", "series1"} <= used
     used |= set(re.findall(r"var\(--(\w+)\)", style))
-    assert used <= LIGHT.by_name().keys() == DARK.by_name().keys()
+    assert used - {"amount"} <= LIGHT.by_name().keys() == DARK.by_name().keys()  # one is a width
     assert not re.search("#[0-9a-f]{3}", style.replace("--page: #ffffff", ""))  # paper is white
 
 
@@ -167,6 +178,10 @@ def test_metrics_next_to_the_base_rate(runs: dict[str, Run]) -> None:
     found = report.measured.metrics["auc"]
     assert f"{found.value:.4f}{found.low:.4f} to {found.high:.4f}0.5000" in text
     assert "Measured on 40 test rows" in text
+    assert re.search(r"base rate[^.]*calibration error", text)
+    assert not re.search(
+        r"base rate[^.]*calibration error", Outline(render_page(report_of(runs["regression"]), "")).text
+    )
     assert "split.test" not in text
     assert "split.test" in Outline(render_page(report_of(runs["regression"]), "")).text  # validation rows only
 
@@ -205,6 +220,68 @@ def test_warnings_of_the_data(runs: dict[str, Run]) -> None:
     assert re.search(r"same\b[^.]*\bconstant", text)
 
 
+def section_of(text: str, name: str) -> str:
+    return text.split(f'<section id="{name}">')[1].split("</section>")[0]
+
+
+def cells_of(section: str) -> list[str]:
+    """Texts of the cells below the headers, row by row."""
+    bodies = re.findall(r"<tbody>(.*?)</tbody>", section, re.S)
+    return [html.unescape(cell) for body in bodies for cell in re.findall(r"<td[^>]*>([^<]*)</td>", body)]
+
+
+def test_the_confusion_matrix_of_every_threshold(runs: dict[str, Run]) -> None:
+    report = report_of(runs["binary"])
+    facts = report.measured.thresholds
+    assert facts is not None
+    text = render_page(report, "")
+    roc, precision = figures_of(text)["roc"], figures_of(text)["precision-recall"]
+    assert len(roc["thresholds"]) == len(roc["dots"]) == len(precision["dots"]) == len(facts.points)
+    for at, point in enumerate(facts.points):
+        cells = roc["thresholds"][at]["cells"]
+        caught, missed, false, spared = (int(cell) for cell in cells[:4])
+        assert (caught, false) == (point.caught, point.false)
+        assert (caught + missed, false + spared) == (facts.positive, facts.negative)
+        assert roc["dots"][at] == pytest.approx([false / (false + spared), caught / (caught + missed)], abs=1e-5)
+        assert precision["dots"][at][0] == roc["dots"][at][1]
+        if caught + false:
+            assert precision["dots"][at][1] == pytest.approx(caught / (caught + false), abs=1e-5)
+            assert float(cells[4]) == pytest.approx(caught / (caught + false), abs=1e-3)
+        else:
+            assert cells[4] == "-" and precision["dots"][at][1] is None
+        assert float(cells[7]) == pytest.approx((caught + spared) / 40, abs=1e-3)
+    even = [point.threshold for point in facts.points].index(0.5)
+    section = section_of(text, "decisions")
+    assert cells_of(section) == roc["thresholds"][even]["cells"]  # what is shown without JavaScript
+    assert f'max="{len(facts.points) - 1}" value="{even}" aria-label="' in section
+    assert roc["thresholds"][even]["title"] in Outline(section).text and "50 %" in roc["thresholds"][even]["title"]
+
+
+def test_scores_of_every_class(runs: dict[str, Run]) -> None:
+    report = report_of(runs["multiclass"])
+    section = section_of(render_page(report, ""), "decisions")
+    assert [one.name for one in report.measured.classes if escaped(one.name) not in section] == []
+    found = np.array(cells_of(section)).reshape(3, 4)  # names are bold
+    expected = [
+        [*("-" if x is None else f"{x:.3f}" for x in (q.precision, q.recall, q.f1)), f"{one.weight:.0f}"]
+        for one in report.measured.classes
+        for q in (one.quality,)
+    ]
+    assert found.tolist() == expected
+    training = dataclasses.replace(report.training, classes=tuple(map(str, range(1234))))
+    assert re.search(
+        r"\b3 most frequent of 1,234 classes", render_page(dataclasses.replace(report, training=training), "")
+    )
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_report_from_before_has_no_decisions(runs: dict[str, Run], name: str) -> None:
+    numbers = report_of(runs[name]).to_json()
+    for key in ("thresholds", "classes", "refinement"):
+        del numbers["measured"][key]
+    assert '<section id="decisions">' not in render_page(Report.from_json(numbers), "")
+
+
 @pytest.mark.parametrize(
     ("chosen", "expected"),
     [
@@ -228,7 +305,8 @@ def test_only_rows_that_are_shown_are_announced(
 
 def test_hovering_names_the_pair() -> None:
     data = heat_figure(("a", "<b>"), [[-1.0, 0.5], [-0.25, -1.0]], notes=("of a", "of b"))["data"][0]
-    assert data["z"] == [[None, 1.0], [-0.5, None]]
+    assert data["z"] == [[None, 0.5], [-0.25, None]]
+    assert (data["zmin"], data["zmax"]) == (-0.5, 0.5)
     assert data["text"] == [["", "a → &lt;b&gt;"], ["&lt;b&gt; → a", ""]]
     assert data["customdata"] == [["", "+0.5<br>of b"], ["-0.25<br>of a", ""]]
     assert data["hovertemplate"] == "%{text}: %{customdata}<extra></extra>"
@@ -258,15 +336,61 @@ def test_every_step_of_a_row_is_drawn_on_one_scale(refined: tuple[Report, Explan
         assert len(steps) == 4
         assert all(f"W({t})" in steps[t]["title"] and f"{x:.4g}" in steps[t]["title"] for t, x in enumerate(losses))
         drawn = np.array([[[w or 0.0 for w in line] for line in step["z"]] for step in steps])
-        np.testing.assert_allclose(drawn, w_SFF / np.abs(w_SFF).max(), atol=1e-4)
+        np.testing.assert_allclose(drawn, w_SFF, rtol=1e-4, atol=1e-6)
+        heat_map = figures[f"row-{at}-steps"]["data"][0]
+        assert heat_map["zmax"] == -heat_map["zmin"] == pytest.approx(np.abs(w_SFF).max(), rel=1e-4)
         said = [[[float(w or 0.0) for w in line] for line in step["customdata"]] for step in steps]
         np.testing.assert_allclose(said, w_SFF, rtol=1e-3, atol=1e-6)
         assert steps[-1]["title"] in outline.text  # what is shown at first, and on paper
         largest, change = np.abs(w_SFF).max(), np.abs(w_SFF - w_SFF[0]).max()
         assert re.search(rf"{largest:.2g}\b.*\b{change:.2g}\.", outline.text)
     assert np.abs(found.w_RSFF[:, -1] - found.w_RSFF[:, 0]).max() > 1e-3
-    assert outline.tags.count("input") == len(report.measured.examples)
+    assert outline.tags.count("input") == len(report.measured.examples) + 1  # and the threshold
     assert text.count('<input type="range" min="0" max="3" value="3" ') == len(report.measured.examples)
+
+
+def test_all_rows_share_the_scale_of_bars_and_of_maps(refined: tuple[Report, Explanation]) -> None:
+    report, _ = refined
+    text = render_page(report, "")
+    rows = report.measured.examples
+    longest = max(abs(effect) for row in rows for effect in row.effects)
+    section = section_of(text, "rows")
+    widths = [float(width) for width in re.findall(r"(?:left|right):50%;width:([\d.]+)%", section)]
+    expected = [50 * abs(e) / longest for row in rows for e in sorted(row.effects, key=lambda e: -abs(e))]
+    assert widths == pytest.approx(expected, abs=0.051)
+    off = 1 - np.eye(len(FIELDS))
+    largest = max(float(np.abs(np.array(row.refinement.dependencies) * off).max()) for row in rows if row.refinement)
+    maps = [figures_of(text)[f"row-{at}"]["data"][0] for at in range(len(rows))]
+    assert [(one["zmin"], one["zmax"]) for one in maps] == [pytest.approx((-largest, largest), rel=1e-4)] * len(rows)
+    said = re.findall(r'<p class="scale">[^<]*-([\d.e-]+)<i class="gradient"></i>\+([\d.e-]+)', section)
+    assert said[0::2] == [(f"{largest:.2g}", f"{largest:.2g}")] * len(rows)  # every other one is of the steps
+
+
+@pytest.mark.parametrize(
+    ("task", "change", "loss", "without", "facts"),
+    [
+        ("binary", 0.0123, 0.4, 0.5, ["1.2 percentage points", "logloss", "0.5000", "0.4000", "30 of the test rows"]),
+        ("regression", 1234.5, 9e6, 1e7, ["1,234", "MSE", "10,000,000", "9,000,000"]),
+    ],
+)
+def test_what_refinement_does_stands_first(
+    runs: dict[str, Run], task: str, change: float, loss: float, without: float, facts: list[str]
+) -> None:
+    report = report_of(runs["binary"])
+    section = dependency_text(report, task, RefinementEffect(n_rows=30, change=change, loss=loss, loss_without=without))
+    first = Outline(section[: section.index("</p>") + 4]).text
+    assert "efinement" in first and states(first, *facts)
+    useless = RefinementEffect(n_rows=40, change=change, loss=loss, loss_without=loss)
+    assert len(Outline(dependency_text(report, task, useless)).text) > len(Outline(section).text)  # a warning
+    assert dependency_text(report, task, None).startswith("<h2>Which fields explain which</h2><div")
+
+
+def dependency_text(report: Report, task: str, effect: RefinementEffect | None) -> str:
+    """The section on dependencies of a report with this effect."""
+    measured = dataclasses.replace(report.measured, refinement=effect, thresholds=None, scores=None)
+    training = dataclasses.replace(report.training, task=task)
+    text = render_page(dataclasses.replace(report, measured=measured, training=training, history=()), "")
+    return section_of(text, "dependencies")
 
 
 def test_weights_of_all_fields_over_the_steps(refined: tuple[Report, Explanation]) -> None:
@@ -335,9 +459,9 @@ def wide(report: Report, n_fields: int) -> Report:
     rng = np.random.default_rng(0)
     matrix = tuple(map(tuple, rng.normal(size=(n_fields, n_fields)).tolist()))
     weights = tuple(map(float, rng.random(n_fields)))
-    part = tuple(line[:16] for line in matrix[:16])
+    part = tuple(line[:12] for line in matrix[:12])
     steps = tuple(StepFacts(loss=0.1, weights=weights, w=part) for _ in range(5))
-    refinement = RefinementFacts(dependencies=matrix, shown=tuple(range(16)), steps=steps)
+    refinement = RefinementFacts(dependencies=matrix, shown=tuple(range(12)), steps=steps)
     rows = tuple(
         dataclasses.replace(row, values=names, effects=weights, refinement=refinement)
         for row in report.measured.examples
@@ -353,11 +477,11 @@ def wide(report: Report, n_fields: int) -> Report:
 def test_many_fields_are_bounded_and_said_to_be(runs: dict[str, Run]) -> None:
     text = render_page(wide(report_of(runs["binary"]), 300), "")
     figures = figures_of(text)
-    assert figures["dependencies"]["cells"] == 60
-    assert figures["row-0"]["cells"] == figures["row-0-steps"]["cells"] == 16
+    assert figures["dependencies"]["cells"] == figures["row-0"]["cells"] == figures["row-0-steps"]["cells"] == 12
     assert re.search(r"\b10 of (the )?300 fields\b", text)
     assert len(figures["importance"]["data"][0]["x"]) == MAX_BARS
-    assert re.search(r"\b60 of (the )?300 fields\b", text)
+    for section in ("dependencies", "rows"):
+        assert re.search(r"\b12 of (the )?300 fields\b", section_of(text, section))
     assert re.search(r"\b20 most important of (the )?300 fields\b", text)
     assert "275 more fields" in text
     assert "288 more fields" in text
@@ -368,13 +492,13 @@ def test_the_fields_of_the_strongest_dependencies_stay(runs: dict[str, Run]) -> 
     report = wide(report_of(runs["binary"]), 100)
     matrix = np.zeros((100, 100))
     matrix[7, 93] = 5.0
-    matrix[np.arange(59), np.arange(59) + 20] += 1.0
+    matrix[np.arange(11), np.arange(11) + 20] += 1.0
     facts = DependencyFacts(fields=report.dependencies.fields, matrix=tuple(map(tuple, matrix.tolist())))  # type: ignore[union-attr]
     figure = figures_of(render_page(dataclasses.replace(report, dependencies=facts), ""))["dependencies"]
     shown = figure["layout"]["xaxis"]["ticktext"]
     assert "field 7" in shown
     assert "field 93" in shown
-    assert len(shown) == 60
+    assert len(shown) == 12
 
 
 def test_long_names_do_not_merge() -> None:

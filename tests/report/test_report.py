@@ -15,8 +15,8 @@ from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.run import REPORT, REPORT_NUMBERS, Run
 from fielddep.errors import UserError
 from fielddep.explain.dependencies import explain_rows, global_dependencies
-from fielddep.explain.hiding import hide_fields
-from fielddep.explain.importance import permutation_importance
+from fielddep.explain.hiding import hide_fields, without_refinement
+from fielddep.explain.importance import hiding_importance, permutation_importance
 from fielddep.nn import MODELS
 from fielddep.report import build as run_report
 from fielddep.report.build import read_report, redraw_report, report_table, report_training
@@ -150,6 +150,25 @@ def test_importance_is_the_permutation_importance(each: Made) -> None:
     means = dict(zip(found.names, found.mean_F(found.metrics[0]), strict=True))
     assert [name for name, _, _ in facts.fields] == sorted(means, key=lambda name: -means[name])
     assert {name: mean for name, mean, _ in facts.fields} == pytest.approx(means, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["binary", "multiclass", "regression"])
+def test_what_refinement_does_to_the_predictions(made: dict[str, Made], name: str) -> None:
+    bundle, rows = made[name].bundle, made[name].data.parts["test"].rows()
+    found = made[name].report.measured.refinement
+    assert found is not None
+    effects = without_refinement(bundle, rows)
+    assert found.n_rows == len(rows) == 40
+    assert found.change == pytest.approx(np.abs(effects.effect_RF).mean(), rel=1e-4)
+    loss = hiding_importance(bundle, rows)
+    metric = loss.metrics[0]
+    assert found.loss == pytest.approx(loss.base[metric], rel=1e-4)
+    assert found.loss_without - found.loss == pytest.approx(loss.mean_F(metric)[-1], rel=1e-2, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["baseline", "no dependencies"])
+def test_a_model_that_does_not_refine(made: dict[str, Made], name: str) -> None:
+    assert made[name].report.measured.refinement is None
 
 
 def test_dependencies_only_where_they_are_learned(made: dict[str, Made]) -> None:

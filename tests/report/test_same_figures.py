@@ -80,8 +80,10 @@ def test_heat_maps(drawn: list[Any], tmp_path: Path) -> None:
     heat_maps.draw_dependencies(table, tmp_path / "map.png")
     image, page = drawn[0].images[0], heat_figure(table.fields, table.matrix_FF.tolist())["data"][0]
     scale = [(share, colour(name)) for share, name in page["colorscale"]]
-    assert [hex_of(image.cmap(image.norm(2 * share - 1))) for share, _ in scale] == [name for _, name in scale]
-    assert image.get_clim() == (page["zmin"], page["zmax"])
+    assert [hex_of(image.cmap(image.norm((2 * share - 1) * page["zmax"]))) for share, _ in scale] == [
+        name for _, name in scale
+    ]
+    assert image.get_clim() == (page["zmin"], page["zmax"]) == (-2.0, 2.0)
     np.testing.assert_allclose([[w or 0.0 for w in line] for line in page["z"]], image.get_array().filled(0.0))
 
 

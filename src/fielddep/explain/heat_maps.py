@@ -6,7 +6,7 @@ Shape legend: S steps of refinement including the start, F fields.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,12 @@ LETTER_INCHES = 0.0083
 
 @dataclass(frozen=True, kw_only=True)
 class HeatMap:
-    """Values from -1 to 1; the labels name both rows and columns."""
+    """Dependencies; the labels name both rows and columns, and entries as large as `largest` have the full colour."""
 
     title: str
     values_FF: Floats
     labels: Sequence[str]
+    largest: float
 
 
 def draw_heat_maps(maps: Sequence[HeatMap], path: Path, *, title: str = "", n_columns: int | None = None) -> None:
@@ -61,7 +62,10 @@ def draw_heat_maps(maps: Sequence[HeatMap], path: Path, *, title: str = "", n_co
             axis.set_yticklabels([] if alike and not first else maps[position].labels)
             axis.set_ylabel("explaining field" if first else "")
         bar = canvas.figure.colorbar(image, ax=canvas.axes, shrink=0.75 / n_rows, pad=0.012, aspect=22)
-        bar.set_label("dependency, largest = 1")
+        bar.set_label("dependency")
+        if len({shown.largest for shown in maps}) > 1:
+            bar.set_ticks([-image.norm.vmax, 0, image.norm.vmax], labels=["-1", "0", "1"])
+            bar.set_label("dependency, largest = 1")
         bar.outline.set_visible(False)
         if title:
             canvas.title(title)
@@ -70,7 +74,8 @@ def draw_heat_maps(maps: Sequence[HeatMap], path: Path, *, title: str = "", n_co
 def _draw_map(axis: Any, shown: HeatMap, *, font: float) -> Any:
     n_fields = len(shown.labels)
     values_FF = np.ma.masked_array(shown.values_FF, mask=np.eye(n_fields, dtype=bool))
-    image = axis.imshow(values_FF, cmap=_colour_map(), vmin=-1, vmax=1)
+    largest = shown.largest or 1.0  # colours need a range
+    image = axis.imshow(values_FF, cmap=_colour_map(), vmin=-largest, vmax=largest)
     axis.set_title(literal(shown.title))
     axis.set_xticks(range(n_fields), shown.labels, rotation=90)
     axis.set_yticks(range(n_fields))
@@ -82,7 +87,7 @@ def _draw_map(axis: Any, shown: HeatMap, *, font: float) -> Any:
     axis.tick_params(which="minor", length=0)
     axis.set_xlabel("explained field")
     if n_fields <= MAX_ANNOTATED:
-        _write_numbers(axis, shown.values_FF)
+        _write_numbers(axis, shown)
     return image
 
 
@@ -91,16 +96,16 @@ def _colour_map() -> Any:
     return import_matplotlib().colors.LinearSegmentedColormap.from_list("dependencies", colours, N=257)
 
 
-def _write_numbers(axis: Any, values_FF: Floats) -> None:
-    for (i, j), value in np.ndenumerate(values_FF):
+def _write_numbers(axis: Any, shown: HeatMap) -> None:
+    for (i, j), value in np.ndenumerate(shown.values_FF):
         if i != j:
-            colour = LIGHT.surface if abs(value) > 0.55 else LIGHT.ink
-            axis.text(j, i, f"{value:+.2f}", ha="center", va="center", fontsize=7.5, color=colour)
+            colour = LIGHT.surface if abs(value) > 0.55 * shown.largest else LIGHT.ink
+            axis.text(j, i, f"{value:+.2g}", ha="center", va="center", fontsize=7.5, color=colour)
 
 
 def draw_dependencies(model: FieldDependencies, path: Path) -> None:
-    """W(0) of the model, scaled to its largest entry."""
-    draw_heat_maps([_model_map(model)], path)
+    """W(0) of the model."""
+    draw_heat_maps([_map(model, title="model, W(0)")], path)
 
 
 def draw_rows(
@@ -108,14 +113,13 @@ def draw_rows(
 ) -> None:
     """W(0) of the model next to mu(T) * W(T) of some rows, labelled with their values, as in the paper's case study.
 
-    `rows` are positions in the explanation, and `numbers` the row numbers to show.
+    Every map has its own scale. `rows` are positions in the explanation, and `numbers` the row numbers to show.
     """
-    maps = [_model_map(model)]
+    maps = [_map(model, title="model, W(0)")]
     for row, number in zip(rows, numbers, strict=True):
-        values_FF = explanation.refined(row).normalized()
-        labels = _value_labels(explanation, row)
-        maps.append(HeatMap(title=f"row {number}, mu(T) W(T)", values_FF=values_FF, labels=labels))
-    draw_heat_maps(maps, path)
+        refined = _map(explanation.refined(row), title=f"row {number}, mu(T) W(T)")
+        maps.append(replace(refined, labels=_value_labels(explanation, row)))
+    draw_heat_maps([replace(one, title=f"{one.title}\nat most {one.largest:.2g}") for one in maps], path)
 
 
 def draw_steps(explanation: Explanation, path: Path, *, row: int, number: int) -> None:
@@ -124,46 +128,46 @@ def draw_steps(explanation: Explanation, path: Path, *, row: int, number: int) -
     change_SFF = w_SFF[1:] - w_SFF[0]
     losses = explanation.loss_RSF[row].sum(axis=1)
     labels = _value_labels(explanation, row)
+    largest, most_changed = _largest(w_SFF), _largest(change_SFF)
     maps = [
-        HeatMap(title=f"W({t}), loss {losses[t]:.4g}", values_FF=w_FF, labels=labels)
-        for t, w_FF in enumerate(w_SFF / _largest(w_SFF))
+        HeatMap(title=f"W({t}), loss {losses[t]:.4g}", values_FF=w_FF, labels=labels, largest=largest)
+        for t, w_FF in enumerate(w_SFF)
     ]
     maps += [
-        HeatMap(title=f"W({t}) - W(0)", values_FF=change_FF, labels=labels)
-        for t, change_FF in enumerate(change_SFF / _largest(change_SFF), start=1)
+        HeatMap(title=f"W({t}) - W(0)", values_FF=change_FF, labels=labels, largest=most_changed)
+        for t, change_FF in enumerate(change_SFF, start=1)
     ]
-    changed = f". Below: the change since W(0), at most {_largest(change_SFF):.2g}" if len(change_SFF) else ""
-    title = f"Row {number}, step by step: entries of at most {_largest(w_SFF):.2g}{changed}"
+    changed = f". Below: the change since W(0), at most {most_changed:.2g}" if len(change_SFF) else ""
+    title = f"Row {number}, step by step: entries of at most {largest:.2g}{changed}"
     draw_heat_maps(maps, path, title=title, n_columns=len(w_SFF))
 
 
 def draw_groups(groups: RowGroups, path: Path) -> None:
     """Mean mu(T) * W(T) of all rows, and the difference of each group from it on a scale shared by all groups."""
     contrasts = np.stack([_off_diagonal(group.contrast.matrix_FF) for group in groups.groups])
+    largest = _largest(contrasts)
     first = groups.groups[0]
     mean = FieldDependencies(fields=first.pattern.fields, matrix_FF=first.pattern.matrix_FF - first.contrast.matrix_FF)
-    labels = _shortened(mean.fields)
-    maps = [HeatMap(title="all rows, mean mu(T) W(T)", values_FF=mean.normalized(), labels=labels)]
-    for number, (group, contrast_FF) in enumerate(zip(groups.groups, contrasts / _largest(contrasts), strict=True)):
+    maps = [_map(mean, title="all rows, mean mu(T) W(T)")]
+    for number, (group, contrast_FF) in enumerate(zip(groups.groups, contrasts, strict=True)):
         title = f"group {number}: {group.n_rows:,} rows, {percent(group.share)}"
-        maps.append(HeatMap(title=title, values_FF=contrast_FF, labels=labels))
-    share = _largest(contrasts) / _largest(_off_diagonal(mean.matrix_FF))
+        maps.append(HeatMap(title=title, values_FF=contrast_FF, labels=maps[0].labels, largest=largest))
+    share = largest / (maps[0].largest or 1.0)
     title = f"How each group differs from all rows: by at most {percent(share)} of the largest entry"
     draw_heat_maps(maps, path, title=title)
 
 
-def _model_map(model: FieldDependencies) -> HeatMap:
-    return HeatMap(title="model, W(0)", values_FF=model.normalized(), labels=_shortened(model.fields))
+def _map(found: FieldDependencies, *, title: str) -> HeatMap:
+    """A map on its own scale."""
+    values_FF = _off_diagonal(found.matrix_FF)
+    labels = [short(name) for name in found.fields]
+    return HeatMap(title=title, values_FF=values_FF, labels=labels, largest=_largest(values_FF))
 
 
 def _value_labels(explanation: Explanation, row: int) -> list[str]:
     """The label `field: value` of every field of a row."""
     values = explanation.values.row(row)
     return [named_value(name, str(value)) for name, value in zip(explanation.fields, values, strict=True)]
-
-
-def _shortened(labels: Sequence[str]) -> list[str]:
-    return [short(label) for label in labels]
 
 
 def _off_diagonal(values: Floats) -> Floats:
@@ -173,5 +177,5 @@ def _off_diagonal(values: Floats) -> Floats:
 
 
 def _largest(values: Floats) -> float:
-    """The largest absolute value, never zero because it is a divisor."""
-    return max(float(np.abs(values).max(initial=0.0)), 1e-300)
+    """The largest absolute value."""
+    return float(np.abs(values).max(initial=0.0))

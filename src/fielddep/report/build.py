@@ -33,7 +33,7 @@ from fielddep.report.page import write_page
 from fielddep.store.shards import MemoryShards
 from fielddep.store.store import Store
 from fielddep.tables.files import MANIFEST, write_text
-from fielddep.tables.row_stream import open_rows, read_table
+from fielddep.tables.row_stream import RowStream, open_rows
 from fielddep.training.fit import torch_threads
 from fielddep.training.metrics import base_output, base_rate_metrics, measure
 from fielddep.training.prepare import Prepared
@@ -218,11 +218,33 @@ def _own_data(run: Run, bundle: Bundle, table: str | Store, config: DataConfig |
         if environment(table)["source"]["fingerprint"] != source["fingerprint"]:
             return None
         return Prepared.of(table, bundle.config)
+    frame = training_table(run, table, config)
+    if frame is None:
+        return None
+    if run.environment.get("split_version") != SPLIT_VERSION:
+        raise UserError(
+            f"{table} is the training table of {run.folder}, but another version of fielddep split it, so its test "
+            "rows are unknown. Give rows that the model was not trained on, or train again"
+        )
+    return _split_again(bundle, frame)
+
+
+def training_table(run: Run, table: str, config: DataConfig | None = None) -> pl.DataFrame | None:
+    """The rows of a table, if they are the ones that a run was trained on; None for any other table.
+
+    Never reads more rows than the training table has. Warns of a table that has the same columns and number of rows.
+
+    Args:
+        run: the run.
+        table: file, folder or glob.
+        config: how to read the table; by default like the training table.
+    """
+    source = run.environment["source"]
     stream = open_rows(table, _reading(run, config))
     if stream.schema.names() != source["columns"]:
         return None
-    frame = read_table(stream)
-    if len(frame) != source["rows"]:
+    frame = _read_rows(stream, source["rows"])
+    if frame is None:
         return None
     if environment(frame)["source"]["fingerprint"] != source["fingerprint"]:
         log.warning(
@@ -231,12 +253,19 @@ def _own_data(run: Run, bundle: Bundle, table: str | Store, config: DataConfig |
             table,
         )
         return None
-    if run.environment.get("split_version") != SPLIT_VERSION:
-        raise UserError(
-            f"{table} is the training table of {run.folder}, but another version of fielddep split it, so its test "
-            "rows are unknown. Give rows that the model was not trained on, or train again"
-        )
-    return _split_again(bundle, frame)
+    return frame
+
+
+def _read_rows(stream: RowStream, n_rows: int) -> pl.DataFrame | None:
+    """All rows of a stream that has this many; None if it has more or fewer."""
+    frames: list[pl.DataFrame] = []
+    n_read = 0
+    for rows, _ in stream.chunks(stream.schema.names()):
+        n_read += len(rows)
+        if n_read > n_rows:
+            return None
+        frames.append(rows)
+    return pl.concat(frames) if frames and n_read == n_rows else None
 
 
 def _reading(run: Run, config: DataConfig | None) -> DataConfig:

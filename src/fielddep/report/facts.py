@@ -92,6 +92,60 @@ class Histogram:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Quality:
+    """How well one class is recognised; a number that would divide by zero is None."""
+
+    precision: float | None  # share of the rows predicted to have the class that do have it
+    recall: float | None  # share of the rows with the class that are predicted to have it
+    f1: float | None  # harmonic mean of precision and recall
+
+    @classmethod
+    def of(cls, right: float, *, predicted: float, actual: float) -> Quality:
+        """From the weights of the rows predicted rightly, predicted, and with the class.
+
+        Example:
+            >>> Quality.of(3, predicted=4, actual=6)
+            Quality(precision=0.75, recall=0.5, f1=0.6)
+        """
+        return cls(
+            precision=float(right / predicted) if predicted > 0 else None,
+            recall=float(right / actual) if actual > 0 else None,
+            f1=float(2 * right / (predicted + actual)) if predicted + actual > 0 else None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdPoint:
+    """Rows with at least this probability count as positive: their weight in the positive class and in the other."""
+
+    threshold: float
+    caught: float
+    false: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdFacts:
+    """Decisions of two classes by rising threshold; both curves and every confusion matrix follow from them."""
+
+    positive: float  # total weight of the rows of the positive class
+    negative: float  # total weight of the others
+    points: tuple[ThresholdPoint, ...]
+
+    def quality(self, point: ThresholdPoint) -> Quality:
+        """Precision, recall and F1 of the positive class at a threshold."""
+        return Quality.of(point.caught, predicted=point.caught + point.false, actual=self.positive)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassFacts:
+    """One of several classes, if the likeliest class is predicted."""
+
+    name: str
+    weight: float  # total weight of its rows; their number without weights
+    quality: Quality
+
+
+@dataclass(frozen=True, kw_only=True)
 class ImportanceFacts:
     """Permutation importance: name, mean and standard deviation per field; the most important first."""
 
@@ -99,6 +153,16 @@ class ImportanceFacts:
     n_rows: int
     n_repeats: int  # shuffles of each field
     fields: tuple[tuple[str, float, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefinementEffect:
+    """What the refinement does to the predictions, compared with the same model without its steps."""
+
+    n_rows: int  # rows compared
+    change: float  # mean distance of the predictions: of probabilities, or in the unit of the target
+    loss: float
+    loss_without: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +216,9 @@ class MeasuredFacts:
     scores: Histogram | None
     importance: ImportanceFacts | None
     examples: tuple[RowFacts, ...]  # explained rows
+    thresholds: ThresholdFacts | None = None  # for two classes; absent from older reports, like what follows
+    classes: tuple[ClassFacts, ...] = ()  # for several classes, the most frequent first
+    refinement: RefinementEffect | None = None  # None for a model that does not refine
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ from fielddep.explain.curves import calibration_range, learning_curve
 from fielddep.explain.dependencies import weight_range
 from fielddep.explain.plots import CALIBRATION_LABELS, N_SERIES, spread
 from fielddep.explain.rows import Floats
-from fielddep.report.facts import CalibrationPoint, Histogram, ImportanceFacts, six_digits
+from fielddep.report.facts import CalibrationPoint, Histogram, ImportanceFacts, ThresholdFacts, six_digits
 from fielddep.training.checkpoint import Evaluation
-from fielddep.wording import shorten, value_label
+from fielddep.wording import percent, shorten, value_label
 
 Figure = dict[str, Any]
 Matrix = Sequence[Sequence[float]]
@@ -117,6 +117,39 @@ def scores_figure(histogram: Histogram, *, task: str) -> Figure:
     return figure
 
 
+def roc_figure(facts: ThresholdFacts) -> Figure:
+    """ROC curve, with the diagonal of guessing. The script puts a dot at the threshold that the slider selects."""
+    dots = [(point.false / facts.negative, point.caught / facts.positive) for point in facts.points]
+    x, y = "false alarms, of the other rows", "found, of the positive rows"
+    return _threshold_figure(facts, [*dots, (0.0, 0.0)], guessing=[0, 1], x=x, y=y)
+
+
+def precision_recall_figure(facts: ThresholdFacts) -> Figure:
+    """Precision by recall, with the precision of guessing. The dot is that of `roc_figure`."""
+    found = [facts.quality(point) for point in facts.points]
+    share = six_digits([facts.positive / (facts.positive + facts.negative)] * 2)
+    dots = [(one.recall or 0.0, one.precision) for one in found]
+    return _threshold_figure(facts, dots, guessing=share, x="recall", y="precision")
+
+
+def _threshold_figure(
+    facts: ThresholdFacts, dots: Sequence[tuple[float, float | None]], *, guessing: list[float], x: str, y: str
+) -> Figure:
+    """A curve of shares with one dot per threshold; any further dots only complete the curve."""
+    across, up = six_digits([x for x, _ in dots]), [None if y is None else six_digits([y])[0] for _, y in dots]
+    said = [f"from {percent(point.threshold)}" for point in facts.points]
+    curve = _line(across, up, "this model", "@accent") | {
+        "text": [*said, *[""] * (len(dots) - len(said))],
+        "hovertemplate": f"%{{text}}<br>{x} %{{x}}<br>{y} %{{y}}<extra></extra>",
+    }
+    dot = _line([], [], "threshold", "@up") | {"mode": "markers", "marker": {"color": "@up", "size": 11}}
+    dashed = _line([0, 1], guessing, "guessing", "@muted", dash="dash") | {"hoverinfo": "skip"}
+    figure = _figure([dashed, curve, dot | {"hoverinfo": "skip", "cliponaxis": False}], x=x, y=y)
+    for axis in ("xaxis", "yaxis"):
+        figure["layout"][axis] |= {"range": [0, 1], "tickformat": ".3~p", "zeroline": False}
+    return figure | {"dots": list(zip(across, up, strict=True))[: len(facts.points)]}
+
+
 def importance_figure(facts: ImportanceFacts) -> Figure:
     """One bar per field, the most important on top."""
     shown = facts.fields[:MAX_BARS][::-1]
@@ -139,14 +172,20 @@ def importance_figure(facts: ImportanceFacts) -> Figure:
 
 
 def heat_figure(
-    fields: Sequence[str], matrix: Matrix, *, values: Sequence[str] | None = None, notes: Sequence[str] | None = None
+    fields: Sequence[str],
+    matrix: Matrix,
+    *,
+    largest: float | None = None,
+    values: Sequence[str] | None = None,
+    notes: Sequence[str] | None = None,
 ) -> Figure:
     """Dependencies, one line per source: a column expresses its field by the others. The script makes cells square.
 
-    Labels have the values of a row if they are given. Hovering adds the note of the column.
+    Colours reach from `-largest` to `largest`, by default the largest entry. Labels have the values of a row if they
+    are given. Hovering adds the note of the column.
     """
-    figure = _map_figure(fields, values)
-    figure["data"][0] |= _cells(matrix, _largest([matrix]), notes)
+    figure = _map_figure(fields, values, largest_entry([matrix]) if largest is None else largest)
+    figure["data"][0] |= _cells(matrix, notes)
     return figure
 
 
@@ -154,12 +193,11 @@ def steps_figure(
     fields: Sequence[str], matrices: Sequence[Matrix], *, values: Sequence[str], titles: Sequence[str]
 ) -> Figure:
     """Dependencies of a row, with one matrix and title per step, on one scale. The script shows one step at a time."""
-    largest = _largest(matrices)
-    steps = [{"title": title} | _cells(matrix, largest) for title, matrix in zip(titles, matrices, strict=True)]
-    return _map_figure(fields, values) | {"steps": steps}
+    steps = [{"title": title} | _cells(matrix) for title, matrix in zip(titles, matrices, strict=True)]
+    return _map_figure(fields, values, largest_entry(matrices)) | {"steps": steps}
 
 
-def _map_figure(fields: Sequence[str], values: Sequence[str] | None) -> Figure:
+def _map_figure(fields: Sequence[str], values: Sequence[str] | None, largest: float) -> Figure:
     """A heat map without its cells."""
     names = fields if values is None else row_names(fields, values)
     labels = map(_label, fields) if values is None else map(plot_text, row_labels(fields, values))
@@ -168,8 +206,8 @@ def _map_figure(fields: Sequence[str], values: Sequence[str] | None) -> Figure:
         "text": _pairs(list(map(plot_text, names)), " → " if values is None else "<br>→ "),
         "hovertemplate": "%{text}: %{customdata}<extra></extra>",
         "hoverongaps": False,
-        "zmin": -1,
-        "zmax": 1,
+        "zmin": -largest,
+        "zmax": largest,
         "colorscale": [[0, "@down"], [0.5, "@zero"], [1, "@up"]],
         "showscale": False,
         "xgap": 1,
@@ -189,21 +227,21 @@ def _pairs(names: Sequence[str], between: str) -> list[list[str]]:
     ]
 
 
-def _cells(matrix: Matrix, largest: float, notes: Sequence[str] | None = None) -> Figure:
-    """Colour and hover text of every cell off the diagonal."""
+def _cells(matrix: Matrix, notes: Sequence[str] | None = None) -> Figure:
+    """Value and hover text of every cell off the diagonal."""
     endings = [f"<br>{plot_text(note)}" for note in notes] if notes else [""] * len(matrix)
     return {
-        "z": [[None if i == j else round(w / largest, 4) for j, w in enumerate(line)] for i, line in enumerate(matrix)],
+        "z": [[None if i == j else w for j, w in enumerate(six_digits(line))] for i, line in enumerate(matrix)],
         "customdata": [
             ["" if i == j else f"{w:+.4g}{endings[j]}" for j, w in enumerate(line)] for i, line in enumerate(matrix)
         ],
     }
 
 
-def _largest(matrices: Sequence[Matrix]) -> float:
-    """The largest absolute value off the diagonal, never zero because it is a divisor."""
+def largest_entry(matrices: Iterable[Matrix]) -> float:
+    """The largest absolute value off the diagonal; 1 if all are zero, because colours need a range."""
     sizes = (abs(w) for matrix in matrices for i, line in enumerate(matrix) for j, w in enumerate(line) if i != j)
-    return max(sizes, default=0.0) or 1.0
+    return six_digits([max(sizes, default=0.0)])[0] or 1.0
 
 
 def weights_figure(fields: Sequence[str], weights: Matrix, *, values: Sequence[str]) -> Figure:
@@ -307,7 +345,7 @@ def _figure(data: list[Figure], *, x: str, y: str, height: int = PLOT_HEIGHT) ->
     """Data with titled axes in the style of the page; the height is in pixels."""
     layout = {
         "height": height,
-        "margin": {"l": 12, "r": 12, "t": 12, "b": 12},
+        "margin": {"l": 12, "r": 24, "t": 12, "b": 12},  # half of "100%" stands right of its axis
         "paper_bgcolor": CLEAR,
         "plot_bgcolor": CLEAR,
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": "@muted"},

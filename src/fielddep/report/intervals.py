@@ -127,11 +127,11 @@ class _Losses:
 
     @classmethod
     def of(cls, scored: ScoredRows, base_C: torch.Tensor | None) -> _Losses:
-        columns = _mean_metrics(scored)
+        columns = row_metrics(scored)
         if base_C is not None:
             base_RC = base_C.to(scored.logits_RC).expand(len(scored), -1)
             loss = next(iter(columns))  # the loss comes first
-            columns[GAIN] = _mean_metrics(replace(scored, logits_RC=base_RC))[loss] - columns[loss]
+            columns[GAIN] = row_metrics(replace(scored, logits_RC=base_RC))[loss] - columns[loss]
         losses_RM = np.stack([column.double().numpy() for column in columns.values()], axis=1)
         weight_R = scored.weights()
         if scored.target.task != "binary":
@@ -193,7 +193,7 @@ class _Ranked:
         return {"auc": float(positive @ below) / pairs}
 
 
-def _mean_metrics(scored: ScoredRows) -> dict[str, torch.Tensor]:
+def row_metrics(scored: ScoredRows) -> dict[str, torch.Tensor]:
     """Metrics that are means over rows, as one number per row; the loss comes first."""
     assert scored.target_R is not None
     target, logits_RC, target_R = scored.target, scored.logits_RC, torch.from_numpy(scored.target_R)

@@ -44,10 +44,17 @@ def empty_tag(name: str, **attributes: str) -> Html:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[int] = (), name: str = "") -> Html:
-    """A table of class `name` that scrolls if it is too wide; `numbers` are the positions of right-aligned columns."""
+    """A table of class `name` that scrolls if it is too wide; `numbers` are the positions of right-aligned columns.
+
+    Numbers carry their header as a label, for tables that phones show without one.
+    """
 
     def line(cells: Sequence[str], kind: str) -> Html:
-        return tag("tr", *(tag(kind, c, class_="n") if at in numbers else tag(kind, c) for at, c in enumerate(cells)))
+        return tag("tr", *(cell(kind, at, text) for at, text in enumerate(cells)))
+
+    def cell(kind: str, at: int, text: str) -> Html:
+        labels = {"data_label": header[at]} if kind == "td" else {}
+        return tag(kind, text, class_="n", **labels) if at in numbers else tag(kind, text)
 
     body = tag("tbody", *(line(cells, "td") for cells in rows))
     return tag("div", tag("table", tag("thead", line(header, "th")), body, class_=name), class_="scroll")
@@ -106,6 +113,7 @@ class Plots:
         return Html(f'<script type="application/json" id="figures">{text}</script>')
 
 
-def colour_scale() -> Html:
-    """What the colours of a heat map mean."""
-    return tag("p", "opposite", tag("i", class_="gradient"), "alike", class_="scale")
+def colour_scale(heat_map: Figure) -> Html:
+    """What the colours of a heat map mean, with the dependencies at both ends."""
+    largest = f"{heat_map['data'][0]['zmax']:.2g}"
+    return tag("p", f"opposite, -{largest}", tag("i", class_="gradient"), f"+{largest}, alike", class_="scale")

@@ -12,23 +12,25 @@ from fielddep.artifacts.bundle import Bundle
 from fielddep.encoding.rows import EncodedRows, RowSample, sample_rows
 from fielddep.explain.curves import ScoredRows, calibration_curve, n_score_bins, score_distribution, score_rows
 from fielddep.explain.dependencies import Explanation, FieldDependencies, explain_rows, learns_dependencies
-from fielddep.explain.hiding import hide_fields
+from fielddep.explain.hiding import hide_fields, refines, unrefined
 from fielddep.explain.importance import permutation_importance
 from fielddep.explain.rows import Floats
+from fielddep.report.decisions import class_facts, threshold_facts
 from fielddep.report.facts import (
     CalibrationPoint,
     Histogram,
     ImportanceFacts,
     MeasuredFacts,
+    RefinementEffect,
     RefinementFacts,
     RowFacts,
     StepFacts,
     six_digits,
 )
-from fielddep.report.intervals import GAIN, bootstrap_intervals
+from fielddep.report.intervals import GAIN, bootstrap_intervals, row_metrics
 from fielddep.wording import amount, percent
 
-MAX_SHOWN = 16
+MAX_SHOWN = 12
 """Fields in the heat maps of a row at most; of more, those with the strongest dependencies."""
 RIGHT, WRONG, UNSURE, RANDOM = "right", "wrong", "unsure", "random"
 
@@ -151,6 +153,8 @@ def _label(scored: ScoredRows, value: float) -> str:
     return amount(value) if scored.target.task == "regression" else str(scored.target.classes[int(value)])
 
 
+REFINEMENT_ROWS = 10_000
+"""Rows that are predicted with and without refinement, at most."""
 IMPORTANCE_ROWS = 10_000
 IMPORTANCE_REPEATS = 3
 IMPORTANCE_PREDICTIONS = 300_000
@@ -197,6 +201,9 @@ def measured_facts(
         scores=_histogram(scored),
         importance=_importance(bundle, table),
         examples=_explained_rows(bundle, table, scored, sample.numbers),
+        thresholds=threshold_facts(scored),
+        classes=class_facts(scored),
+        refinement=_refinement_effect(bundle, table),
     )
 
 
@@ -253,3 +260,19 @@ def _importance(bundle: Bundle, table: EncodedRows) -> ImportanceFacts | None:
         n_repeats=IMPORTANCE_REPEATS,
         fields=tuple(sorted(numbers, key=lambda entry: -entry[1])),
     )
+
+
+def _refinement_effect(bundle: Bundle, table: EncodedRows) -> RefinementEffect | None:
+    """Predictions and losses with and without refinement; None for a model that does not refine."""
+    rows = sample_rows([table], REFINEMENT_ROWS).rows
+    if not refines(bundle) or (rows.weight_R is not None and not rows.weight_R.sum() > 0):
+        return None
+    both = [score_rows(one, rows) for one in (bundle, unrefined(bundle))]
+    loss_R, without_R = (next(iter(row_metrics(scored).values())).numpy() for scored in both)  # the loss comes first
+    values, others = (scored.predictions().reshape(len(rows), -1) for scored in both)
+    followed_R1 = values.argmax(axis=1)[:, np.newaxis]
+    change_R = np.abs(np.take_along_axis(values - others, followed_R1, axis=1))[:, 0]
+    change, loss, loss_without = (
+        float(np.average(one_R, weights=both[0].weights())) for one_R in (change_R, loss_R, without_R)
+    )
+    return RefinementEffect(n_rows=len(rows), change=change, loss=loss, loss_without=loss_without)

@@ -71,6 +71,19 @@
     place.parentElement.querySelector("output").textContent = title;
   }
 
+  // Shows the decisions at the threshold that the slider selects, and a dot for it on the curves.
+  function takeThreshold(data, figure, place) {
+    const part = place.closest("section");
+    const control = part.querySelector("input");
+    const [x, y] = figure.dots[control.value];
+    Object.assign(data.at(-1), { x: [x], y: [y] });
+    if (!figure.thresholds) return;
+    const { title, cells } = figure.thresholds[control.value];
+    control.setAttribute("aria-valuetext", title);
+    part.querySelector("output").textContent = title;
+    part.querySelectorAll("tbody td").forEach((cell, at) => (cell.textContent = cells[at]));
+  }
+
   // Draws the figures of the page, or of a part of it. Folded figures are drawn when they are unfolded.
   function draw(part = document) {
     const style = getComputedStyle(document.documentElement);
@@ -82,6 +95,7 @@
       if (figure.cells) fitCells(layout, figure, layout.width);
       if (figure.labelled) fitLabels(layout);
       if (figure.steps) takeStep(data, figure, place);
+      if (figure.dots) takeThreshold(data, figure, place);
       place.style.height = `${layout.height}px`;
       Plotly.react(place, data, layout, options);
     }
@@ -98,8 +112,8 @@
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
 
   document.addEventListener("toggle", (event) => event.target.open && draw(event.target), true);
-  for (const control of document.querySelectorAll(".steps input")) {
-    control.addEventListener("input", () => draw(control.closest("figure")));
+  for (const control of document.querySelectorAll("input")) {
+    control.addEventListener("input", () => draw(control.closest("figure, section")));
   }
 
   // Paper uses the light theme, with everything unfolded but the long tables of rows.

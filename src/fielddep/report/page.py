@@ -18,15 +18,16 @@ from fielddep.errors import MissingExtraError
 from fielddep.explain.plots import DARK, LIGHT
 from fielddep.report.facts import DataFacts, FieldFacts, Report, Setting, TrainingFacts
 from fielddep.report.markup import Html, Plots, bullets, interval_text, join, metric_text, table, tag
-from fielddep.report.sections import (
+from fielddep.report.quality import (
     calibration_section,
-    dependency_section,
+    classes_section,
     importance_section,
     learning_section,
     metrics_section,
-    rows_section,
     scores_section,
+    threshold_section,
 )
+from fielddep.report.sections import dependency_section, rows_section
 from fielddep.tables.files import write_text
 from fielddep.wording import count, duration, percent, shorten
 
@@ -98,8 +99,14 @@ def _sections(report: Report, plots: Plots) -> list[tuple[str, str, Html]]:
     if measured.scores is not None:
         content = scores_section(measured.scores, training.task, plots)
         found.append(("scores", "Distribution of predictions", content))
+    if measured.thresholds is not None:
+        content = threshold_section(measured.thresholds, training.classes, plots)
+        found.append(("decisions", "Right and wrong decisions", content))
+    if measured.classes:
+        content = classes_section(measured.classes, len(training.classes))
+        found.append(("decisions", "How well each class is recognised", content))
     if report.dependencies is not None:
-        content = dependency_section(report.dependencies, plots)
+        content = dependency_section(report.dependencies, measured, training.task, plots)
         found.append(("dependencies", "Which fields explain which", content))
     if measured.importance is not None:
         found.append(("importance", "Which fields matter", importance_section(measured.importance, plots)))
