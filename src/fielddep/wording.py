@@ -152,9 +152,20 @@ def did_you_mean(given: object, known: Iterable[str], *, what: str = "columns") 
         "models are 'fm', 'deep-fm'"
     """
     known = list(known)
+    near = nearest(given, known)
+    return f"{what} are {listing(known, _MOST_NAMES)}" if near is None else f"did you mean {near!r}?"
+
+
+def nearest(given: object, known: Sequence[str]) -> str | None:
+    """The known name most similar to an unknown one, if any is similar.
+
+    Example:
+        >>> nearest("Deep_FM", ["fm", "deep-fm"]), nearest("?", ["fm", "deep-fm"])
+        ('deep-fm', None)
+    """
     by_key = {_key(name): name for name in reversed(known)}
     near = difflib.get_close_matches(_key(str(given)), by_key, n=1, cutoff=0.5)
-    return f"did you mean {by_key[near[0]]!r}?" if near else f"{what} are {listing(known, _MOST_NAMES)}"
+    return by_key[near[0]] if near else None
 
 
 def _key(name: str) -> str:

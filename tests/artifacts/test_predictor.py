@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import warnings
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -17,14 +18,15 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_
 
 from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import Predictor
+from fielddep.artifacts.run import Run
 from fielddep.config.settings import DataConfig
 from fielddep.encoding.encoder import Encoder
-from fielddep.errors import SchemaError, TableError, UserError
+from fielddep.errors import BundleError, SchemaError, TableError, UserError
 from fielddep.tables.delimited import Place
 from fielddep.tables.row_stream import RowStream, read_table
 from fielddep.training.fit import fit
 from tests.conftest import quick_config, small_frame
-from tests.helpers import raises
+from tests.helpers import raises, states
 
 FRAME = small_frame(300)
 NEW = small_frame(100, seed=5)
@@ -116,6 +118,25 @@ def test_all_absent_columns_are_named(predictor):
         predictor.evaluate(NEW.drop("good"))
 
 
+def test_many_absent_columns_are_told_in_one_short_line():
+    names = [f"field_{letter}" for letter in "abcdefgh"]
+    frame = FRAME.with_columns(pl.col("colour").alias(name) for name in names)
+    predictor = Predictor(train(frame))
+    with raises(SchemaError, 8, "'field_a'", "'field_e'", "3 more", "'Field_A'") as caught:
+        predictor.predict(NEW.with_columns(pl.lit("red").alias("Field_A")))
+    message = str(caught.value)
+    assert "field_f" not in message
+    assert "\n" not in message
+    assert len(message) < 160
+    with raises(SchemaError, "'field_a'", "'??'"):
+        predictor.predict(NEW.select(pl.col("colour").alias("??")))
+    with raises(SchemaError, "1 column", "'field_c'") as caught:
+        predictor.predict(frame.drop("field_c"))
+    assert "mean" not in str(caught.value)  # similar columns are fields of their own
+    with raises(SchemaError, message):
+        predictor.predict_row({**NEW.row(0, named=True), "Field_A": "red"})
+
+
 def test_columns_of_the_predictions(predictor):
     frame = predictor.predict(NEW)
     assert frame.columns == ["prediction", "probability_0", "probability_1"]
@@ -135,6 +156,33 @@ def test_unknown_and_missing_values_are_counted(bundle):
     assert total.missing == {"colour": 0, "shape": 10, "size": 0}
     assert total.unknown_shares["colour"] == 0.3
     assert total.missing_shares["shape"] == 0.1
+
+
+def test_many_unknown_values_are_warned_of_once(bundle):
+    predictor = Predictor(bundle, chunk_rows=33)
+    assert predictor.unknown == {}
+    odd = NEW.with_columns(
+        colour=pl.when(pl.int_range(100) < 11).then(pl.lit("mauve")).otherwise("colour"),
+        shape=pl.when(pl.int_range(100) < 10).then(pl.lit("blob")).otherwise("shape"),
+    )
+    with pytest.warns(UserWarning, match="'colour'") as caught:
+        predictor.predict(odd)
+    [message] = [str(warning.message) for warning in caught]
+    states(message, "'colour'", "11 %")
+    assert "shape" not in message
+    assert predictor.unknown == {"colour": 0.11, "shape": 0.1, "size": 0.0}
+    with pytest.warns(UserWarning, match="'shape' .*'colour'") as caught:
+        predictor.predict(odd.with_columns(shape=pl.lit("blob")))
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predictor.predict(NEW.with_columns(size=None, shape=pl.lit(None, dtype=pl.String)))
+        assert predictor.unknown == {"colour": 0.0, "shape": 0.0, "size": 0.0}
+        predictor.predict_row({"colour": datetime.date(2026, 1, 1), "shape": "blob", "size": 1.0})
+        list(predictor.stream(odd))
+        predictor.evaluate(odd)
+        predictor.predict(NEW.clear().lazy())
+    assert predictor.unknown == {}
 
 
 def test_a_table_without_rows(predictor, tmp_path):
@@ -169,6 +217,47 @@ def test_files_and_frames_of_the_same_rows_agree(predictor, tmp_path):
 def test_a_bundle_may_be_given_by_its_folder(bundle, predictor, tmp_path):
     bundle.save(tmp_path / "bundle")
     assert Predictor(tmp_path / "bundle").predict(NEW).equals(predictor.predict(NEW))
+
+
+def test_the_folder_of_a_run_will_do(tmp_path, monkeypatch):
+    run = Run.train(FRAME, quick_config(train__max_epochs=2), tmp_path / "run")
+    expected = Predictor(run.bundle).predict(NEW)
+    assert Predictor(run.folder).predict(NEW).equals(expected)
+    assert Predictor(str(run.folder)).predict(NEW).equals(expected)
+    for folder in (tmp_path, tmp_path / "no-run"):
+        with raises(BundleError, str(folder)):
+            Predictor(folder)
+    monkeypatch.chdir(run.folder)
+    assert Predictor(".").predict(NEW).equals(expected)
+
+
+def test_a_bundle_in_the_middle_of_being_replaced_is_found(bundle, predictor, tmp_path):
+    bundle.save(tmp_path / "bundle")
+    (tmp_path / "bundle").rename(tmp_path / ".bundle.old")
+    assert Predictor(tmp_path / "bundle").predict(NEW).equals(predictor.predict(NEW))
+
+
+def test_dicts_are_rows(predictor):
+    expected = predictor.predict(NEW)
+    rows = NEW.rows(named=True)
+    for several in (rows, tuple(rows)):
+        assert predictor.predict(several).equals(expected)
+        assert predictor.evaluate(several) == predictor.evaluate(NEW)
+    assert predictor.predict(rows[0]).equals(predictor.predict(NEW.head(1)))
+    assert predictor.evaluate(rows[0]) == predictor.evaluate(NEW.head(1))
+
+
+def test_rows_may_lack_keys_and_mix_types(predictor):
+    odd = [{"colour": "red", "size": 1.5}, {"shape": "disc", "size": "1.5", "colour": 7}]
+    frame = pl.DataFrame({"colour": ["red", "7"], "shape": [None, "disc"], "size": ["1.5", "1.5"]})
+    assert predictor.predict(odd).equals(predictor.predict(frame))
+    with raises(SchemaError, "'shape'"):
+        predictor.predict([{"colour": "red", "size": 1.5}] * 2)
+    with raises(SchemaError, "'shape'"):
+        predictor.predict({"colour": "red", "size": 1.5})
+    for nothing in ([], {}, [1, 2]):
+        with raises(TableError, type(nothing).__name__):
+            predictor.predict(nothing)
 
 
 def test_reading_settings_are_used(predictor, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectFromModel
 
 from fielddep.artifacts.predictor import Predictor
 from fielddep.errors import SchemaError, TableError, UserError
@@ -76,6 +78,40 @@ def test_importance_of_a_regressor():
     found = model.importance(NEW_X, truth, n_repeats=1)
     assert found.metrics == ("mse", "mae")
     assert found.base["mse"] == pytest.approx(np.mean((model.predict(NEW_X) - truth) ** 2), rel=1e-4)
+
+
+def test_feature_importances_are_those_of_the_validation_rows(monkeypatch):
+    table, new = (frame.insert_column(1, pl.Series("constant", ["c"] * len(frame))) for frame in (X[:], NEW_X[:]))
+    model = BaselineClassifier("fm", max_epochs=3).fit(table, LABELS, eval_set=[(new, NEW_LABELS)])
+    of_field = model.importance(new, NEW_LABELS)
+    rises = of_field.mean_F("logloss").clip(0)
+    expected = dict(zip(of_field.names, rises, strict=True)) | {"constant": 0.0}
+    found = model.feature_importances_
+    assert model.feature_names_in_.tolist() == ["colour", "constant", "shape", "size"]
+    np.testing.assert_allclose(found, [expected[name] for name in table.columns], atol=1e-6)
+    selected = SelectFromModel(model, prefit=True, threshold=1e-9).get_support()
+    assert selected.tolist() == [bool(expected[name] >= 1e-9) for name in table.columns]
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).feature_importances_, found)
+    monkeypatch.setattr("fielddep.sklearn_api.base.permutation_importance", None)
+    assert model.feature_importances_ is found  # computed once
+
+
+def test_feature_importances_of_arrays_and_of_another_fit(fm):
+    model = BaselineClassifier("fm", max_epochs=3).fit(X.to_numpy(), LABELS)
+    np.testing.assert_allclose(model.feature_importances_, fm.feature_importances_, atol=1e-6)
+    first = model.feature_importances_
+    assert model.fit(X.to_numpy()[:, :2], LABELS).feature_importances_.shape == (2,)
+    assert first.shape == (3,)
+
+
+def test_feature_importances_need_validation_rows(fm, tmp_path: Path):
+    fm.save(tmp_path / "bundle")
+    loaded = BaselineClassifier.load(tmp_path / "bundle")
+    assert not hasattr(loaded, "feature_importances_")
+    with raises(AttributeError, "feature_importances_", "importance"):
+        _ = loaded.feature_importances_
+    with pytest.raises(NotFittedError):
+        _ = BaselineClassifier("fm").feature_importances_
 
 
 def test_groups(mdl):

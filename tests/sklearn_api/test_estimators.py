@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 
@@ -17,14 +18,16 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fielddep import MDLClassifier, MDLRegressor
+from fielddep.artifacts.run import Run
 from fielddep.cli import main
 from fielddep.errors import ConfigError, SchemaError, TableError, UserError
 from fielddep.sklearn_api.input import FitInput
-from tests.conftest import small_frame
-from tests.helpers import raises
+from tests.conftest import quick_config, small_frame
+from tests.helpers import raises, states
 
 QUICK = {"max_epochs": 3, "d_embed": 2, "hidden": (8,), "batch_size": 64}
 SPLIT_REASON = (
@@ -88,7 +91,19 @@ def test_parameters_clone_and_set():
     assert (bundle.config.model.d_embed, bundle.config.model.sparsity, bundle.config.model.mu_start) == (5, 3.0, "one")
 
 
+@pytest.mark.parametrize(("n_jobs", "threads"), [(None, None), (1, 1), (2, 2), (-1, os.cpu_count()), (-1000, 1)])
+def test_n_jobs_are_threads(n_jobs, threads, monkeypatch):
+    used = []
+    monkeypatch.setattr("fielddep.training.fit.torch.set_num_threads", used.append)
+    before = torch.get_num_threads()
+    model = classifier(n_jobs=n_jobs).fit(X, Y)
+    assert model.bundle_.config.train.threads == threads
+    assert used == [threads or before, before]
+
+
 def test_wrong_settings_are_refused_at_fit():
+    with raises(ConfigError, "train.threads", 0):
+        classifier(n_jobs=0).fit(X, Y)
     with raises(ConfigError, "model.dropout", 1):
         classifier(dropout=1.5).fit(X, Y)
     with raises(ConfigError, "model.mu_strat", "mdl", "model.mu_start"):
@@ -133,6 +148,19 @@ def test_object_arrays_with_text_and_none():
     model = classifier(max_epochs=30, patience=30, batch_size=16).fit(table, labels)
     assert model.predict(table[:4]).tolist() == ["no", "yes", "yes", "no"]
     assert model.bundle_.encoder.values("x0").to_list() == ["<missing>", "<rare>", "a", "b"]
+
+
+def test_verbose_prints_a_line_per_evaluation(capsys):
+    model = classifier(verbose=True).fit(X, Y)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    lines = printed.err.splitlines()
+    assert len(lines) == len(model.history_)
+    for line, evaluation in zip(lines, model.history_, strict=True):
+        states(line, f"{evaluation['epoch']:.2f}", f"{evaluation['train_loss']:.4f}")
+        assert line.isprintable()
+    classifier().fit(X, Y)
+    assert capsys.readouterr().err == ""
 
 
 def test_random_state():
@@ -233,6 +261,46 @@ def test_weights_matter_and_their_scale_does_not():
     assert weighted.mean() > plain.mean() + 0.05
 
 
+def test_class_weights_are_multiplied_into_sample_weights():
+    labels = np.where(Y == 1, "yes", "no")
+    weights = np.linspace(1.0, 2.0, 400)
+    by_class = classifier(class_weight={"yes": 5}).fit(X, labels, sample_weight=weights)
+    by_row = classifier().fit(X, labels, sample_weight=weights * np.where(Y == 1, 5.0, 1.0))
+    np.testing.assert_array_equal(by_class.predict_proba(X), by_row.predict_proba(X))
+    alone = classifier(class_weight={"yes": 5, "no": 1}).fit(X, labels)
+    only = classifier().fit(X, labels, sample_weight=np.where(Y == 1, 5.0, 1.0))
+    np.testing.assert_array_equal(alone.predict_proba(X), only.predict_proba(X))
+
+
+def test_balanced_class_weights_equal_scikit_learns():
+    labels = np.array(["a", "b", "c"])[np.minimum(np.arange(400) % 7, 2)]
+    balanced = classifier(class_weight="balanced").fit(X, labels)
+    expected = classifier().fit(X, labels, sample_weight=compute_sample_weight("balanced", labels))
+    np.testing.assert_allclose(balanced.predict_proba(X), expected.predict_proba(X), atol=1e-6)
+    assert balanced.predict_proba(X)[:, 0].mean() > classifier().fit(X, labels).predict_proba(X)[:, 0].mean() + 0.05
+
+
+def test_class_weights_do_not_weigh_the_eval_set():
+    pair = [(X.head(100), Y[:100])]
+    model = classifier(class_weight={1: 7.0}).fit(X, Y, eval_set=pair)
+    expected = -np.log(model.predict_proba(pair[0][0])[np.arange(100), Y[:100]]).mean()
+    assert min(line["validation"]["loss"] for line in model.history_) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("class_weight", "fact"),
+    [("balance", "'balance'"), (3.0, 3.0), ({1: 2.0, 7: 1.0}, 7), ({1: 0.0}, "0.0 for 1"), ({0: -1}, "-1 for 0")],
+)
+def test_bad_class_weights(class_weight, fact):
+    with raises(ConfigError, "class_weight", fact):
+        classifier(class_weight=class_weight).fit(X, Y)
+
+
+def test_class_weights_are_not_for_numbers():
+    with raises(ConfigError, "class_weight", "'balanced'"):
+        MDLRegressor(class_weight="balanced").fit(X, Y)
+
+
 @pytest.mark.parametrize(
     ("weights", "fact"),
     [(np.zeros(400), "non-zero|above 0"), (np.full(400, -1.0), "0 or more")],
@@ -284,6 +352,53 @@ def test_eval_set_that_cannot_be_used():
         classifier().fit(X, Y, eval_set=(ROWS, np.full(30, 7)))
 
 
+def test_eval_set_is_a_list_of_one_pair_as_in_lightgbm():
+    half = X.head(200), Y[:200]
+    pair = classifier().fit(X, Y, eval_set=half)
+    for eval_set in ([half], (half,), [list(half)]):
+        listed = classifier().fit(X, Y, eval_set=eval_set)
+        assert listed.history_[-1]["validation"] == pair.history_[-1]["validation"]
+        np.testing.assert_array_equal(listed.predict_proba(ROWS), pair.predict_proba(ROWS))
+    assert int(pair.bundle_.encoder.counts[0].sum()) == len(X)
+    number = MDLRegressor(**QUICK).fit(X, Y * 2.0, eval_set=[(X.to_pandas(), Y * 2.0)])
+    assert int(number.bundle_.encoder.counts[0].sum()) == len(X)
+
+
+@pytest.mark.parametrize(
+    "eval_set",
+    [[], [(ROWS, Y[:30])] * 2, ((ROWS, Y[:30]),) * 2, ROWS, (ROWS,), [ROWS], [(ROWS, Y[:30], "more")]],
+    ids=["none", "two", "two in a tuple", "a frame", "half a pair", "half a pair in a list", "three"],
+)
+def test_anything_but_one_pair_is_refused(eval_set):
+    for estimator in (classifier(), MDLRegressor(**QUICK)):
+        with raises(SchemaError, "eval_set", "(X, y)"):
+            estimator.fit(X, Y, eval_set=eval_set)
+
+
+def test_weights_of_the_eval_set():
+    first = np.arange(60) < 30
+    only_first = classifier().fit(X, Y, eval_set=[(X.head(60), Y[:60])], eval_sample_weight=[first * 3.0])
+    short = classifier().fit(X, Y, eval_set=[(ROWS, Y[:30])])
+    np.testing.assert_array_equal(only_first.predict_proba(X), short.predict_proba(X))
+    weighted = classifier().fit(X, Y, eval_set=[(X.head(60), Y[:60])], eval_sample_weight=[np.where(first, 9.0, 1.0)])
+    plain = classifier().fit(X, Y, eval_set=[(X.head(60), Y[:60])])
+    assert plain.history_[0]["train_loss"] == weighted.history_[0]["train_loss"]
+    assert plain.history_[0]["validation"]["loss"] != weighted.history_[0]["validation"]["loss"]
+
+
+def test_weights_of_an_eval_set_that_cannot_be_used():
+    pair = [(ROWS, Y[:30])]
+    for weights in (np.ones(30), [np.ones(30)] * 2, []):
+        with raises(SchemaError, "eval_sample_weight", type(weights).__name__):
+            classifier().fit(X, Y, eval_set=pair, eval_sample_weight=weights)
+    with raises(SchemaError, "eval_sample_weight", "eval_set"):
+        classifier().fit(X, Y, eval_sample_weight=[np.ones(30)])
+    with pytest.raises(ValueError, match=r"non-zero|above 0"):
+        classifier().fit(X, Y, eval_set=pair, eval_sample_weight=[np.zeros(30)])
+    with raises(SchemaError, "eval_sample_weight", "row 7"):
+        classifier().fit(X, Y, eval_set=pair, eval_sample_weight=[np.where(np.arange(30) == 7, -1.0, 1.0)])
+
+
 def test_labels_that_are_one_class_to_a_model_are_refused():
     labels = np.array(["1", "1.0", "2", "no"] * 100)
     with raises(SchemaError, "'1'", "'1.0'"):
@@ -302,6 +417,22 @@ def test_unseen_and_missing_values_are_accepted(fitted, regressor):
         assert np.isfinite(regressor.predict(row)).all()
 
 
+@pytest.mark.parametrize("method", ["predict", "predict_proba"])
+def test_many_unknown_values_are_warned_of(method):
+    model = classifier().fit(X, Y)
+    assert model.unknown_ == {}
+    odd = ROWS.with_columns(colour=pl.when(pl.int_range(30) < 6).then(pl.lit("mauve")).otherwise("colour"))
+    with pytest.warns(UserWarning, match="'colour'") as caught:
+        getattr(model, method)(odd)
+    [message] = [str(warning.message) for warning in caught]
+    states(message, "'colour'", "20 %")
+    assert model.unknown_ == {"colour": 0.2, "shape": 0.0, "size": 0.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        getattr(model, method)(ROWS)
+    assert model.unknown_["colour"] == 0.0
+
+
 def test_columns_are_chosen_by_name(fitted):
     shuffled = ROWS.with_columns(good=pl.lit("nonsense"), more=pl.lit(1.0)).select(
         "more", "size", "good", "shape", "colour"
@@ -314,6 +445,40 @@ def test_absent_columns_are_named(fitted):
         fitted.predict(ROWS.rename({"colour": "colours"}).drop("size"))
     with raises(SchemaError, "X has 2 features, but MDLClassifier is expecting 3"):
         classifier().fit(X.to_numpy(), Y).predict(X.to_numpy()[:, :2])
+
+
+def test_arrays_are_taken_by_position_with_a_warning(fitted, regressor):
+    for model in (fitted, regressor):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            expected = model.predict(ROWS)
+        for array in (ROWS.to_numpy(), ROWS.to_numpy().astype(object), [list(row) for row in ROWS.rows()]):
+            with pytest.warns(UserWarning, match="feature names"):
+                np.testing.assert_array_equal(model.predict(array), expected)
+        with raises(SchemaError, 2, 3, type(model).__name__):
+            model.predict(ROWS.to_numpy()[:, :2])
+    with pytest.warns(UserWarning, match="feature names"):
+        assert fitted.explain(ROWS.to_numpy()).values["colour"].to_list() == ROWS["colour"].to_list()
+
+
+def test_positions_count_even_if_names_look_like_those_of_an_array():
+    table = X.rename({"colour": "x2", "shape": "x0", "size": "x1"})
+    model = classifier().fit(table, Y)
+    with pytest.warns(UserWarning, match="feature names"):
+        found = model.predict_proba(ROWS.to_numpy())
+    np.testing.assert_array_equal(found, model.predict_proba(table.head(30)))
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_an_explainer_may_mix_rows_as_arrays(fitted):
+    """As `shap.KernelExplainer` does: cells of a row, the others from background rows, in an array of objects."""
+    row, background = ROWS.to_numpy()[0].astype(object), ROWS.to_numpy()[1:11].astype(object)
+    kept = np.array([[bool(n >> f & 1) for f in range(3)] for n in range(8)])
+    value = np.stack([fitted.predict_proba(np.where(mask, row, background)).mean(axis=0) for mask in kept])
+    np.testing.assert_allclose(value[0], fitted.predict_proba(ROWS[1:11]).mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(value[-1], fitted.predict_proba(ROWS[:1])[0], atol=1e-6)
+    mixed = ROWS[1:11].with_columns(colour=pl.lit(ROWS["colour"][0]))
+    np.testing.assert_allclose(value[1], fitted.predict_proba(mixed).mean(axis=0), atol=1e-6)
 
 
 def test_an_empty_table_is_refused(fitted):
@@ -337,6 +502,7 @@ def test_unfitted(estimator, tmp_path):
         lambda: estimator.save(tmp_path / "x"),
         estimator.field_dependencies,
         lambda: estimator.embeddings("shape"),
+        lambda: estimator.unknown_,
     ):
         with pytest.raises(NotFittedError):
             call()
@@ -368,6 +534,13 @@ def test_saved_and_loaded_predicts_the_same_bits(fitted, regressor, tmp_path):
         MDLRegressor.load(tmp_path / "classifier")
     with raises(UserError, "MDLClassifier", "regression"):
         MDLClassifier.load(tmp_path / "regressor")
+
+
+def test_an_estimator_is_loaded_from_a_run(tmp_path):
+    table = FRAME.rename({"good": "target"})
+    run = Run.train(table, quick_config(data__target="target", train__max_epochs=2), tmp_path / "run")
+    loaded = MDLClassifier.load(run.folder)
+    np.testing.assert_array_equal(loaded.predict_proba(X), MDLClassifier.load(run.bundle).predict_proba(X))
 
 
 def test_loaded_array_models_expect_every_column_of_training(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import warnings
 from pathlib import Path
 
@@ -32,6 +34,14 @@ def test_scikit_learn_contract_of_a_baseline(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(estimator)
+
+
+@pytest.mark.parametrize("kind", [MDLClassifier, MDLRegressor, BaselineClassifier, BaselineRegressor])
+def test_every_parameter_is_documented(kind: type[TableEstimator]):
+    doc = inspect.getdoc(kind.__init__)
+    assert doc is not None
+    documented = re.findall(r"^ {4}(\w+): ", doc, flags=re.MULTILINE)
+    assert documented == list(inspect.signature(kind).parameters)
 
 
 def estimator(name: str, *, regression: bool = False) -> TableEstimator:

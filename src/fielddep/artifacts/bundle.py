@@ -104,8 +104,8 @@ class Bundle:
         """
         check_device(device)
         folder = Path(folder)
-        if not folder.exists() and _aside(folder).exists():
-            folder = _aside(folder)  # `_swap` was killed or is running in another process; `save` puts it back
+        if not folder.exists() and aside(folder).exists():
+            folder = aside(folder)  # `_swap` was killed or is running in another process; `save` puts it back
         manifest = _MANIFEST.read(folder)
         if manifest["model"] not in MODELS:
             known = ", ".join(MODELS)
@@ -129,15 +129,15 @@ class Bundle:
         return cls(config=config, encoder=encoder, model=model.to(torch.device(device)).eval())
 
 
-def _aside(folder: Path) -> Path:
+def aside(folder: Path) -> Path:
     """Where a bundle is kept while another takes its place."""
     return folder.with_name(f".{folder.name}.old")
 
 
 def _recover(folder: Path) -> None:
     """Bring back a bundle that a kill in the middle of `_swap` left aside."""
-    if not folder.exists() and _aside(folder).exists():
-        _aside(folder).rename(folder)
+    if not folder.exists() and aside(folder).exists():
+        aside(folder).rename(folder)
 
 
 def _swap(fresh: Path, folder: Path) -> None:
@@ -145,15 +145,15 @@ def _swap(fresh: Path, folder: Path) -> None:
     if not folder.exists():
         fresh.rename(folder)
         return
-    aside = _aside(folder)
-    shutil.rmtree(aside, ignore_errors=True)
-    folder.rename(aside)
+    old = aside(folder)
+    shutil.rmtree(old, ignore_errors=True)
+    folder.rename(old)
     try:
         fresh.rename(folder)
     except OSError:
-        aside.rename(folder)
+        old.rename(folder)
         raise
-    shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import polars as pl
 import torch
 
 from fielddep.artifacts.bundle import Bundle
+from fielddep.artifacts.run import resolve_bundle
 from fielddep.config.settings import DataConfig, Kind
-from fielddep.encoding.encoder import UnknownReport, check_columns
+from fielddep.encoding.encoder import MAX_NAMES, UnknownReport, check_columns
 from fielddep.encoding.one_row import FEW_ROWS
 from fielddep.encoding.rows import EncodedRows
 from fielddep.encoding.target import Target
@@ -23,8 +26,11 @@ from fielddep.tables.readers import read_memory
 from fielddep.tables.row_stream import in_memory, open_rows
 from fielddep.training.fit import check_device
 from fielddep.training.metrics import measure
+from fielddep.wording import percent
 
 CHUNK_ROWS = 65_536
+MUCH_UNKNOWN = 0.1
+"""Share of unknown values of a field above which `Predictor.predict` warns."""
 ALL = "all"
 """Name of all parts of a store together."""
 
@@ -33,21 +39,26 @@ class Predictor:
     """Predicts with a bundle, which stays unchanged.
 
     Args:
-        bundle: a `Bundle` or the folder of one.
+        bundle: a `Bundle`, or the folder of a bundle or run.
         device: torch device.
         chunk_rows: rows read and encoded at a time. Memory does not grow with the table, except in `predict`, which
             returns all predictions at once, and in `evaluate` (see there).
 
-    A table is anything that `read_table` takes, or a store. The target and extra columns are ignored, unknown and
-    missing values are accepted, and an error names absent fields. Files are read like the training table, unless
-    `config` says otherwise.
+    A table is anything that `read_table` takes, a store, one row as a dict of values, or several rows as a list of
+    such dicts, where a row without a key has no value there. A dict of columns remains a table: it has a list or array
+    under every name. The target and extra columns are ignored, unknown and missing values are accepted, and an error
+    names absent fields. Files are read like the training table, unless `config` says otherwise.
+
+    Attributes:
+        unknown: share of unknown values of every field in the last `predict`; empty if there were no rows.
     """
 
     def __init__(self, bundle: Bundle | str | Path, *, device: str = "cpu", chunk_rows: int = CHUNK_ROWS) -> None:
         check_device(device)
-        self.bundle = bundle if isinstance(bundle, Bundle) else Bundle.load(bundle, device=device)
+        self.bundle = bundle if isinstance(bundle, Bundle) else Bundle.load(resolve_bundle(bundle), device=device)
         self.device = torch.device(device)
         self.chunk_rows = chunk_rows
+        self.unknown: dict[str, float] = {}
         self.bundle.model.to(self.device).eval()
 
     @property
@@ -61,19 +72,25 @@ class Predictor:
         """Predictions for every row.
 
         Classification gives the likeliest class as `prediction` and one column `probability_<class>` per class.
-        Regression gives the value as `prediction`.
+        Regression gives the value as `prediction`. If more than a tenth of the values of a field are unknown, one
+        `UserWarning` names all such fields; `unknown` has the shares of all fields.
         """
-        frames = [frame for frame, _ in self.stream(table, config=config)]
-        return pl.concat(frames) if frames else prediction_frame(torch.empty(0, self.target.n_outputs), self.target)
+        found = list(self.stream(table, config=config))
+        if not found:
+            self.unknown = {}
+            return prediction_frame(torch.empty(0, self.target.n_outputs), self.target)
+        self.unknown = reduce(UnknownReport.merge, (report for _, report in found)).unknown_shares
+        _warn_of_unknown(self.unknown)
+        return pl.concat([frame for frame, _ in found])
 
     def predict_row(self, row: Mapping[str, object]) -> dict[str, Any]:
         """The prediction for one row of plain values, under the column names of `predict` and with the same bits.
 
         Plain values take a path without a frame, which is faster. A row with a value that this path cannot handle
-        exactly, such as a date, goes through `predict`.
+        exactly, such as a date, goes through a frame. There is no warning of unknown values.
 
         Raises:
-            SchemaError: names all fields that the row lacks.
+            SchemaError: names fields that the row lacks.
 
         Example:
             >>> from fielddep.config.settings import Config
@@ -89,7 +106,8 @@ class Predictor:
         rows = self.bundle.encoder.encode_row(row)
         if rows is None:
             fields = self.bundle.encoder.schema.field_names
-            return self.predict(pl.DataFrame({name: [row[name]] for name in fields})).row(0, named=True)
+            frame = pl.DataFrame({name: [row[name]] for name in fields})
+            return next(self.stream(frame))[0].row(0, named=True)
         values = predictions(self.logits(rows), self.target)[0].cpu().numpy()
         if self.target.task == "regression":
             return {"prediction": values.item()}
@@ -134,6 +152,7 @@ class Predictor:
             return
         if part != ALL:
             raise SplitError(f"only a store knows its {part} rows. Encode the table, or drop --part")
+        table = _columns_of_rows(table)
         frame = read_memory(table) if in_memory(table) else None
         # The last chunk of a long stream is short as well, but not worth an index over the vocabularies.
         row_by_row = frame is not None and len(frame) <= FEW_ROWS
@@ -153,6 +172,32 @@ class Predictor:
         source = open_rows(table, read_options(self.bundle, config or self.bundle.config.data), has_target=with_target)
         check_columns(source.schema.names(), wanted)
         return source.frames(wanted, self.chunk_rows)
+
+
+def _warn_of_unknown(shares: Mapping[str, float]) -> None:
+    """Warn of fields with many unknown values, the worst first."""
+    many = sorted((name for name, share in shares.items() if share > MUCH_UNKNOWN), key=lambda name: -shares[name])
+    if many:
+        shown = ", ".join(f"{name!r} ({percent(shares[name])})" for name in many[:MAX_NAMES])
+        more = f" and {len(many) - MAX_NAMES} more" if len(many) > MAX_NAMES else ""
+        warnings.warn(
+            f"many values are unknown to the model, in {shown}{more}. Are they written as in training?",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _columns_of_rows(table: Any) -> Any:
+    """A row or a list of rows, given as dicts, as a dict of columns; anything else as it is."""
+    rows = [table] if isinstance(table, Mapping) and not all(map(_is_column, table.values())) else table
+    if not isinstance(rows, (list, tuple)) or not rows or not all(isinstance(row, Mapping) for row in rows):
+        return table
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _is_column(values: object) -> bool:
+    return hasattr(values, "__len__") and not isinstance(values, (str, bytes))
 
 
 def prediction_frame(logits_BC: torch.Tensor, target: Target) -> pl.DataFrame:

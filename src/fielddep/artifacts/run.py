@@ -35,7 +35,7 @@ from typing import Any
 import polars as pl
 import torch
 
-from fielddep.artifacts.bundle import Bundle
+from fielddep.artifacts.bundle import Bundle, aside
 from fielddep.config.settings import Config
 from fielddep.encoding.split import SPLIT_VERSION
 from fielddep.errors import BundleError, CheckpointError, ConfigError, MissingExtraError, UserError
@@ -262,6 +262,8 @@ def resolve_bundle(path: str | Path) -> Path:
     if (path / MANIFEST).is_file():
         return path
     if not path.is_dir():
+        if aside(path).exists():  # it is being replaced; `Bundle.load` finds it
+            return path
         raise BundleError(f"no run or bundle at {path}: the folder does not exist. Check the path")
     try:
         return Run.open(path).bundle

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,10 +27,13 @@ from fielddep.encoding.schema import Field, Schema
 from fielddep.encoding.values import as_number, canonical
 from fielddep.encoding.vocabulary import FRAME_SCHEMA, MISSING_ID, RARE_ID, Vocabulary
 from fielddep.errors import BundleError, SchemaError
-from fielddep.wording import did_you_mean
+from fielddep.wording import count, did_you_mean, listing, nearest
 
 Ids = npt.NDArray[np.int32]
 Numbers = npt.NDArray[np.float32]
+
+MAX_NAMES = 5
+"""Columns that an error names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +160,7 @@ class Encoder:
         Raises:
             SchemaError: names all fields that the row lacks.
         """
-        check_columns(tuple(row), self.schema.field_names)
+        check_columns(row, self.schema.field_names)
         columns = []
         for field_encoder in self.field_encoders:
             value = row[field_encoder.field.name]
@@ -301,12 +304,16 @@ def _encode_weights(column: pl.Series, missing_values: Iterable[str], first_row:
     return weights.to_numpy().astype(np.float32)
 
 
-def check_columns(columns: Sequence[str], wanted: Sequence[str]) -> None:
-    """Refuse absent columns; the error names all of them, each with the most similar column."""
+def check_columns(columns: Collection[str], wanted: Sequence[str]) -> None:
+    """Refuse a table that lacks columns, in one line however many they are."""
     absent = [name for name in wanted if name not in columns]
-    if absent:
-        advice = "; ".join(f"{name!r}: {did_you_mean(name, columns)}" for name in absent)
-        raise SchemaError(f"the table lacks the columns {', '.join(map(repr, absent))}; {advice}")
+    if not absent:
+        return
+    others = [name for name in columns if name not in wanted]
+    similar = ((name, nearest(name, others)) for name in absent[:MAX_NAMES])
+    name, near = next((pair for pair in similar if pair[1] is not None), (None, None))
+    has = f"did you mean {near!r} for {name!r}?" if near else f"it has {listing(list(columns), MAX_NAMES) or 'none'}"
+    raise SchemaError(f"the table lacks {count(len(absent), 'column')}: {listing(absent, MAX_NAMES)}; {has}")
 
 
 class ColumnTables:

@@ -6,9 +6,11 @@ Estimators take pandas, Polars and numpy tables, encode them, and hold out valid
 from __future__ import annotations
 
 import sys
+import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,13 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_co
 
 from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import Predictor
+from fielddep.artifacts.run import resolve_bundle
 from fielddep.config.metrics import KnownTask
 from fielddep.config.settings import Config
-from fielddep.encoding.rows import EncodedRows
+from fielddep.encoding.rows import EncodedRows, sample_rows
 from fielddep.encoding.target import class_texts
 from fielddep.encoding.values import canonical
-from fielddep.errors import SchemaError, TableError, UserError
+from fielddep.errors import ConfigError, SchemaError, TableError, UserError
 from fielddep.explain.curves import learning_curve
 from fielddep.explain.dependencies import global_dependencies, learns_dependencies
 from fielddep.explain.hiding import Effects, hide_fields
@@ -35,7 +38,7 @@ from fielddep.explain.neighbours import NearestValues, nearest_values, value_emb
 from fielddep.explain.overview import OverviewFolder, overview_rows, overview_table
 from fielddep.explain.rows import cell_texts
 from fielddep.observer import Observer
-from fielddep.sklearn_api.input import FitInput, check_target, frame_of, has_names, stack
+from fielddep.sklearn_api.input import FitInput, check_target, frame_of, has_names, n_threads, stack
 from fielddep.training.checkpoint import Evaluation
 from fielddep.training.fit import fit
 
@@ -45,6 +48,8 @@ SHARED_SETTINGS = (
     *("data.min_count", "data.numeric", "data.handle_unknown", "split.validation"),
 )
 """Settings that are parameters of every estimator, under the last part of their names."""
+IMPORTANCE_ROWS = 10_000
+"""Most validation rows that an estimator keeps for `feature_importances_`."""
 
 
 class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -52,24 +57,36 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
     bundle_: Bundle
 
-    def _fit(self, rows: FitInput, eval_set: tuple[Any, Any] | None, task: KnownTask) -> None:
+    def _fit(self, rows: FitInput, validation: FitInput | None, task: KnownTask) -> None:
         rows.check_size()
-        table = rows.table()
-        config = self._config(rows, task)
-        parts = None
-        if eval_set is not None:
-            extra = FitInput.of(self, eval_set[0], eval_set[1], None if rows.weight is None else 1.0)
-            parts = np.repeat([0, 1], [len(table), len(extra.fields)]).astype(np.uint8)
-            table = stack(table, replace(extra, target_name=rows.target_name, weight_name=rows.weight_name).table())
-        trained = fit(table, config, parts=parts, observer=_EvaluationLog() if self.verbose else None)
+        if validation is None:
+            table, parts = rows.table(), None
+        else:
+            if rows.weight is not None or validation.weight is not None:
+                rows, validation = rows.with_weights(), validation.with_weights()
+            table = stack(rows.table(), validation.with_names_of(rows).table())
+            parts = np.repeat([0, 1], [len(rows.fields), len(validation.fields)]).astype(np.uint8)
+        observer = _EvaluationLog() if self.verbose else None
+        trained = fit(table, self._config(rows, task), parts=parts, observer=observer)
         self._adopt(Bundle.of(trained))
         self.n_features_in_ = rows.fields.width
         if rows.named:
             self.feature_names_in_ = np.array(rows.fields.columns, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+        self._validation_rows = sample_rows(trained.prepared.parts["validation"].chunks(), IMPORTANCE_ROWS).rows
+        self.__dict__.pop("feature_importances_", None)
         self.history_ = [evaluation.to_json() for evaluation in trained.history]
         self.n_iter_ = trained.history[-1].step
+
+    @property
+    def unknown_(self) -> dict[str, float]:
+        """Share of unknown values of every field in the last prediction; empty before the first.
+
+        Unknown means never seen in training, or in fewer than `min_count` rows. A prediction warns of more than 10 %.
+        """
+        self._fitted_bundle()
+        return self.predictor_.unknown
 
     def save(self, folder: str | Path) -> None:
         """Write the model as a bundle."""
@@ -77,8 +94,8 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "cpu") -> Any:
-        """A fitted estimator from a bundle; its settings are in the bundle, not in its parameters."""
-        bundle = Bundle.load(folder, device=device)
+        """A fitted estimator from a bundle or run; its settings are in the bundle, not in its parameters."""
+        bundle = Bundle.load(resolve_bundle(folder), device=device)
         target = bundle.encoder.schema.target
         assert target is not None  # `Bundle.load` refuses a bundle without one
         if (target.task == "regression") != issubclass(cls, RegressorMixin):
@@ -97,6 +114,24 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
+
+    @cached_property
+    def feature_importances_(self) -> npt.NDArray[np.float64]:
+        """How much the loss rises if the values of a column of X are shuffled; 0 if it falls, or if that is no field.
+
+        Computed when first asked for, on at most 10,000 validation rows; `importance` takes any rows.
+
+        Raises:
+            AttributeError: the estimator was loaded, which has no validation rows.
+        """
+        bundle = self._fitted_bundle()
+        if not hasattr(self, "_validation_rows"):
+            raise AttributeError("a loaded estimator has no validation rows for feature_importances_; use importance")
+        found = permutation_importance(bundle, self._validation_rows)
+        of_field = dict(zip(found.names, found.mean_F(found.metrics[0]), strict=True))
+        names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
+        # By chance a loss can fall; scikit-learn's selectors would take the absolute value.
+        return np.array([max(of_field.get(name, 0.0), 0.0) for name in names])
 
     def importance(
         self, X: Any, y: Any, sample_weight: Any = None, *, n_repeats: int = N_REPEATS, seed: int = 0
@@ -169,14 +204,25 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         return self.predictor_.predict(self._check(X))
 
     def _check(self, X: Any) -> pl.DataFrame:
-        """The table to predict; an array needs as many columns as in training."""
+        """The table to predict; an array has the columns of training, in their order."""
         table = frame_of(X)
+        if has_names(X):
+            return table
         expected = getattr(self, "n_features_in_", table.width)
-        if not has_names(X) and table.width != expected:
+        if table.width != expected:
             raise SchemaError(
                 f"X has {table.width} features, but {type(self).__name__} is expecting {expected} features as input"
             )
-        return table
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            return table
+        warnings.warn(
+            f"X does not have valid feature names, but {type(self).__name__} was fitted with feature names. Its "
+            "columns are taken by position",
+            UserWarning,
+            stacklevel=2,
+        )
+        return table.rename(dict(zip(table.columns, names, strict=True)))
 
     def _config(self, rows: FitInput, task: KnownTask) -> Config:
         seed = self._seed()
@@ -191,6 +237,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             "split.test": 0.0,
             "split.seed": seed,
             "train.seed": seed,
+            "train.threads": None if self.n_jobs is None else n_threads(self.n_jobs),
         }
         return Config().replace({**settings, **(self.config or {})})
 
@@ -241,7 +288,9 @@ class TableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         classes_: labels, sorted; columns of `predict_proba` follow them.
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: tuple[Any, Any] | None = None) -> Any:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, eval_set: Any = None, eval_sample_weight: Any = None
+    ) -> Any:
         """Train on a table; see `TableRegressor.fit` for the arguments. Labels can have any type."""
         rows = FitInput.of(self, X, y, sample_weight)
         check_classification_targets(rows.target)
@@ -252,9 +301,12 @@ class TableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
                 f"a classifier needs at least two classes in y; given one class, {only!r}. Check the target"
             )
         self._refuse_equal_labels()
-        if eval_set is not None:
-            self._check_labels(check_target(self, eval_set[1]))
-        self._fit(rows, eval_set, "binary" if len(self.classes_) == 2 else "multiclass")
+        if self.class_weight is not None:
+            rows = rows.with_class_weight(self.class_weight)
+        validation = FitInput.of_eval_set(self, eval_set, eval_sample_weight)
+        if validation is not None:
+            self._check_labels(validation.target)
+        self._fit(rows, validation, "binary" if len(self.classes_) == 2 else "multiclass")
         return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
@@ -308,7 +360,9 @@ class TableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
 class TableRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     """An estimator of numbers."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: tuple[Any, Any] | None = None) -> Any:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, eval_set: Any = None, eval_sample_weight: Any = None
+    ) -> Any:
         """Train on a table.
 
         Args:
@@ -316,11 +370,19 @@ class TableRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
             y: target of every row. A table to evaluate the saved model on needs a column of its name, or of the name y
                 if it has none.
             sample_weight: weight of every row, 0 or more; rows of weight 0 are dropped.
-            eval_set: (X, y) of validation rows, all of weight 1; by default, the share `validation` of the rows.
+            eval_set: validation rows, [(X, y)] or (X, y), which decide when to stop. All rows of `X` are then training
+                rows; by default, the share `validation` of them is held out.
+            eval_sample_weight: [w], the weight of every row of `eval_set`; by default 1.
+
+        Raises:
+            SchemaError: `eval_set` holds more than one pair, among others.
         """
+        if self.class_weight is not None:
+            raise ConfigError(f"class_weight is for classifiers; given {self.class_weight!r}. Use sample_weight")
         rows = FitInput.of(self, X, y, sample_weight)
         numbers = check_array(rows.target, ensure_2d=False, dtype=np.float64)
-        self._fit(replace(rows, target=numbers), eval_set, "regression")
+        validation = FitInput.of_eval_set(self, eval_set, eval_sample_weight)
+        self._fit(replace(rows, target=numbers), validation, "regression")
         return self
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:

@@ -29,13 +29,7 @@ def _set_parameters(estimator: TableEstimator, arguments: dict[str, Any]) -> Non
 
 
 class _MDLEstimator(TableEstimator):
-    """See `fielddep settings` for the meaning of the other arguments.
-
-    Args:
-        config: any further settings by dotted name, such as {"model.mu_start": "one"}.
-        random_state: seed of split, weights and shuffling; None means 0, so that fitting is reproducible.
-        verbose: print a line per evaluation to stderr.
-    """
+    """Arguments of the estimators of MDL, and what only they can explain."""
 
     def __init__(
         self,
@@ -62,11 +56,48 @@ class _MDLEstimator(TableEstimator):
         numeric: Numeric | Mapping[str, Numeric] = _DATA.numeric,
         handle_unknown: str = _DATA.handle_unknown,
         validation: float = _SPLIT.validation,
+        class_weight: str | Mapping[Any, float] | None = None,
         config: Mapping[str, Any] | None = None,
         device: str = _TRAIN.device,
+        n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
+        """`fielddep settings` has the ranges and all further settings.
+
+        Args:
+            d_embed: size of an embedding (k); None: from the number of rows.
+            n_inner_steps: refinement steps per row (T).
+            inner_lr: step size of the refinement (eta).
+            sparsity: sum of the field weights mu (lambda); smaller gives sparser weights.
+            dependencies: input of the network: those refined for each row ("refined"), W(0) for all ("global"), "none".
+            hidden: widths of the hidden layers.
+            batch_norm: BatchNorm before every hidden layer ("all"), before all but the first ("hidden"), or "none".
+            dropout: dropout after every hidden layer.
+            first_order: add one weight per value to the output.
+            optimizer: adagrad or adam; None: the one that suits the model.
+            lr: learning rate; None: from model and optimizer.
+            batch_size: rows per step; None: from the number of rows.
+            max_epochs: most passes over the training rows.
+            eval_every: evaluations per epoch; None: 4.
+            patience: evaluations without improvement before training stops.
+            embedding_l2: ridge on embeddings; None: from model and number of rows.
+            weight_decay: decay of all weights per step, times the learning rate.
+            min_count: values seen fewer times in training share one id; one number, or one per field.
+            kinds: "categorical" or "numerical" by field, where the inferred kind is wrong.
+            numeric: how numerical fields are encoded, "quantile", "scale" or "log2"; one word, or one per field.
+            handle_unknown: what a value never seen in training does: it counts as rare ("rare"), or is an "error".
+            validation: share of the rows held out to know when to stop, unless `fit` gets an `eval_set`.
+            class_weight: for classifiers, "balanced" or a dict of class and weight, 1 for a class that it does not
+                name. Multiplied into the weights of the rows of X, not into those of `eval_set`. It shifts all
+                probabilities towards classes of large weight.
+            config: any further settings by dotted name, such as {"model.mu_start": "one"}; they
+                override the other arguments.
+            device: torch device, such as "cpu" or "cuda".
+            n_jobs: CPU threads in training, -1 for all processors; None: torch's choice.
+            random_state: seed of split, weights and shuffling; None means 0, so that fitting is reproducible.
+            verbose: print a line per evaluation to stderr.
+        """
         _set_parameters(self, locals())
 
     def field_dependencies(self) -> pl.DataFrame:
@@ -121,14 +152,7 @@ class MDLRegressor(TableRegressor, _MDLEstimator):
 
 
 class _BaselineEstimator(TableEstimator):
-    """See `fielddep settings --model NAME` for the settings of a model.
-
-    Args:
-        model: name of the model, such as "fm" or "deepfm"; `fielddep settings --help` lists them.
-        config: any settings by dotted name, such as {"model.d_embed": 16}.
-        random_state: seed of split, weights and shuffling; None means 0, so that fitting is reproducible.
-        verbose: print a line per evaluation to stderr.
-    """
+    """Arguments of the estimators of all other models."""
 
     def __init__(
         self,
@@ -147,11 +171,40 @@ class _BaselineEstimator(TableEstimator):
         numeric: Numeric | Mapping[str, Numeric] = _DATA.numeric,
         handle_unknown: str = _DATA.handle_unknown,
         validation: float = _SPLIT.validation,
+        class_weight: str | Mapping[Any, float] | None = None,
         config: Mapping[str, Any] | None = None,
         device: str = _TRAIN.device,
+        n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
+        """`fielddep settings --model NAME` has the settings of a model.
+
+        Args:
+            model: name of the model, such as "fm" or "deepfm"; `fielddep settings --help` lists them.
+            optimizer: adagrad or adam; None: the one that suits the model.
+            lr: learning rate; None: from model and optimizer.
+            batch_size: rows per step; None: from the number of rows.
+            max_epochs: most passes over the training rows.
+            eval_every: evaluations per epoch; None: 4.
+            patience: evaluations without improvement before training stops.
+            embedding_l2: ridge on embeddings; None: from model and number of rows.
+            weight_decay: decay of all weights per step, times the learning rate.
+            min_count: values seen fewer times in training share one id; one number, or one per field.
+            kinds: "categorical" or "numerical" by field, where the inferred kind is wrong.
+            numeric: how numerical fields are encoded, "quantile", "scale" or "log2"; one word, or one per field.
+            handle_unknown: what a value never seen in training does: it counts as rare ("rare"), or is an "error".
+            validation: share of the rows held out to know when to stop, unless `fit` gets an `eval_set`.
+            class_weight: for classifiers, "balanced" or a dict of class and weight, 1 for a class that it does not
+                name. Multiplied into the weights of the rows of X, not into those of `eval_set`. It shifts all
+                probabilities towards classes of large weight.
+            config: any further settings by dotted name, such as {"model.d_embed": 16}; they
+                override the other arguments.
+            device: torch device, such as "cpu" or "cuda".
+            n_jobs: CPU threads in training, -1 for all processors; None: torch's choice.
+            random_state: seed of split, weights and shuffling; None means 0, so that fitting is reproducible.
+            verbose: print a line per evaluation to stderr.
+        """
         _set_parameters(self, locals())
 
     def _model_settings(self) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,9 +13,11 @@ import polars as pl
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_array, check_consistent_length, column_or_1d
 
+from fielddep.encoding.encoder import bad_weight
 from fielddep.encoding.values import canonical
-from fielddep.errors import SchemaError
+from fielddep.errors import ConfigError, SchemaError
 from fielddep.tables.row_stream import read_table
+from fielddep.wording import listing
 
 TARGET, WEIGHT = "y", "sample_weight"
 """Default names of the target and the weights."""
@@ -40,8 +44,8 @@ class FitInput:
     named: bool
 
     @classmethod
-    def of(cls, estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any) -> FitInput:
-        """Check and convert the arguments of `fit`."""
+    def of(cls, estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, weights: str = WEIGHT) -> FitInput:
+        """Check and convert the arguments of `fit`; `weights` is what errors call the weights."""
         target = check_target(estimator, y)
         fields = frame_of(X)
         check_consistent_length(fields, target)
@@ -57,10 +61,27 @@ class FitInput:
         if sample_weight is None:
             return rows
         weight = _check_sample_weight(sample_weight, fields, dtype=np.float64)
+        if (weight < 0).any():
+            raise bad_weight(weights, int(np.argmax(weight < 0)))
         kept = np.flatnonzero(weight)
         if not len(kept):
-            raise SchemaError("sample_weight must be above 0 in some rows; given only zeros")
+            raise SchemaError(f"{weights} must be above 0 in some rows; given only zeros")
         return replace(rows, fields=fields[kept], target=target[kept], weight=weight[kept])
+
+    @classmethod
+    def of_eval_set(cls, estimator: BaseEstimator, eval_set: Any, eval_sample_weight: Any) -> FitInput | None:
+        """Check and convert the validation rows of `fit`; None if there are none.
+
+        Raises:
+            SchemaError: there is not exactly one pair (X, y), or not exactly one array of weights for it.
+        """
+        if eval_set is None:
+            if eval_sample_weight is not None:
+                raise SchemaError("eval_sample_weight needs the rows that it weights; give eval_set=[(X, y)] as well")
+            return None
+        X, y = _only_pair(eval_set)
+        weight = None if eval_sample_weight is None else _only_weights(eval_sample_weight)
+        return cls.of(estimator, X, y, weight, "eval_sample_weight")
 
     def check_size(self) -> None:
         """Refuse fewer than two fields or rows, in words that scikit-learn's tests look for."""
@@ -72,10 +93,86 @@ class FitInput:
         if len(self.fields) < 2:
             raise SchemaError("training needs at least two rows; given 1 sample")
 
+    def with_names_of(self, other: FitInput) -> FitInput:
+        """The same rows with the names of target and weights that other rows have."""
+        return replace(self, target_name=other.target_name, weight_name=other.weight_name)
+
+    def with_weights(self) -> FitInput:
+        """The same rows, each of weight 1 if they have no weights."""
+        return self if self.weight is not None else replace(self, weight=np.ones(len(self.fields)))
+
+    def with_class_weight(self, class_weight: Any) -> FitInput:
+        """The same rows, with weights multiplied by those of their classes.
+
+        Raises:
+            ConfigError: the argument is neither "balanced" nor a dict of classes with weights above 0.
+        """
+        classes, position, counts = np.unique(self.target, return_inverse=True, return_counts=True)
+        if isinstance(class_weight, str) and class_weight == "balanced":
+            of_class = len(position) / (len(classes) * counts)
+        else:
+            of_class = _weights_of_classes(class_weight, classes.tolist())
+        weight = 1.0 if self.weight is None else self.weight
+        return replace(self, weight=weight * of_class[position])
+
     def table(self) -> pl.DataFrame:
         """Fields, target and weight in one table."""
         table = self.fields.with_columns(pl.Series(self.target_name, self.target.tolist(), strict=False))
         return table if self.weight is None else table.with_columns(pl.Series(self.weight_name, self.weight))
+
+
+def _only_pair(eval_set: Any) -> tuple[Any, Any]:
+    """The one pair of an `eval_set`, which is a list of pairs, or the pair itself as a tuple."""
+    is_pair = isinstance(eval_set, tuple) and not all(isinstance(item, tuple) for item in eval_set)
+    pairs = [eval_set] if is_pair else eval_set
+    if not isinstance(pairs, (list, tuple)) or len(pairs) != 1:
+        raise SchemaError(f"eval_set must hold exactly one pair, [(X, y)]; given {_described(pairs)}")
+    if not isinstance(pairs[0], (list, tuple)) or len(pairs[0]) != 2:
+        raise SchemaError(f"the entry of eval_set must be a pair (X, y); given {_described(pairs[0])}")
+    return pairs[0][0], pairs[0][1]
+
+
+def _only_weights(eval_sample_weight: Any) -> Any:
+    """The weights of the one pair of an `eval_set`."""
+    is_list = isinstance(eval_sample_weight, (list, tuple))
+    if not is_list or len(eval_sample_weight) != 1:
+        raise SchemaError(
+            "eval_sample_weight must be a list of one array, [w], because eval_set has one pair; given "
+            f"{_described(eval_sample_weight)}"
+        )
+    return eval_sample_weight[0]
+
+
+def _described(given: Any) -> str:
+    size = f" of length {len(given)}" if isinstance(given, (list, tuple)) else ""
+    return f"a {type(given).__name__}{size}"
+
+
+def _weights_of_classes(class_weight: Any, classes: list[Any]) -> npt.NDArray[np.float64]:
+    """The weights of classes, in their order; 1 for a class without one."""
+    if not isinstance(class_weight, Mapping):
+        raise ConfigError(f"class_weight must be 'balanced' or a dict of class and weight; given {class_weight!r}")
+    unknown = [label for label in class_weight if label not in classes]
+    if unknown:
+        raise ConfigError(f"class_weight must name classes of y ({listing(classes)}); given also {listing(unknown)}")
+    weights = [class_weight.get(label, 1.0) for label in classes]
+    bad = [label for label, weight in zip(classes, weights, strict=True) if not 0 < weight < np.inf]
+    if bad:
+        raise ConfigError(
+            f"class_weight must be above 0 for every class; given {class_weight[bad[0]]} for {bad[0]!r}. To train "
+            "without a class, remove its rows"
+        )
+    return np.array(weights, dtype=np.float64)
+
+
+def n_threads(n_jobs: int) -> int:
+    """The threads that scikit-learn's `n_jobs` stands for: -1 means all processors, -2 all but one.
+
+    Example:
+        >>> n_threads(3), n_threads(-1) == os.cpu_count()
+        (3, True)
+    """
+    return n_jobs if n_jobs >= 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)
 
 
 def check_target(estimator: BaseEstimator, y: Any) -> npt.NDArray[Any]:
