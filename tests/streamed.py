@@ -17,13 +17,14 @@ from fielddep.encoding.learn import learn_encoder
 from fielddep.encoding.schema import check_column_names, target_name
 from fielddep.store import build as building
 from fielddep.store.store import Store
-from fielddep.tables import delimited, row_stream
+from fielddep.tables import delimited, json_lines, row_stream
 from tests.oracle.encoder import learn_rows
 
 SMALL_SIZES = Sizes(chunk_rows=128, part_rows=64, shard_rows=512, checkpoint_rows=200)
 SMALL = {
     (building, "SIZES"): SMALL_SIZES,
     (delimited, "CHUNK_BYTES"): 2500,
+    (json_lines, "CHUNK_BYTES"): 2500,
     (row_stream, "CHUNK_ROWS"): 90,
 }
 

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
-from fielddep.config.decode import decode
+from fielddep.config.decode import decode, parse_assignment
+from fielddep.config.settings import Config
 from fielddep.errors import ConfigError
 from tests.helpers import raises
 
@@ -49,3 +50,17 @@ def test_what_does_not_fit_is_named(change: dict[str, Any], facts: list[str]) ->
 def test_an_entry_is_named() -> None:
     with raises(ConfigError, "metrics.test.auc", "number", "'high'"):
         decode({"test": {"auc": "high"}}, dict[str, dict[str, float]], "metrics")
+
+
+@pytest.mark.parametrize("path", ["data.exclude", "data.fields", "data.missing_values"])
+def test_a_text_is_a_list_of_one(path: str) -> None:
+    config = Config().replace(dict([parse_assignment(f"{path}=Name")]))
+    assert config == Config().replace({path: ["Name"]})
+    with raises(ConfigError, path, 5):
+        Config().replace({path: 5})
+
+
+def test_a_word_of_a_setting_with_words_is_no_list() -> None:
+    assert Config().replace({"data.crosses": "none"}).data.crosses == "none"
+    with raises(ConfigError, "data.crosses", "'month'"):
+        Config().replace({"data.crosses": "month"})

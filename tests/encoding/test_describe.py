@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from fielddep.config.settings import Config
-from fielddep.encoding.describe import FieldSummary, TableDescription, TargetSummary, describe
+from fielddep.encoding.describe import FieldSummary, TableDescription, TargetSummary, describe, follows_target
 from fielddep.errors import SchemaError
-from tests.helpers import raises
+from tests.helpers import raises, states
 
 N = 200
 
@@ -134,6 +134,88 @@ def test_leaks_of_a_number() -> None:
     groups = rng.integers(0, 25, N)
     by_group = table(late=rng.normal(size=25)[groups], group=[f"g{g}" for g in groups])
     assert warnings(by_group, "group") == LEAK
+
+
+EMPTY_LEAK = ("suspected leak: whether it is empty goes with the target 'late'",)
+
+
+@pytest.mark.parametrize("values", ["numbers", "texts", "numbers with NA"])
+def test_leaks_by_emptiness(values: str) -> None:
+    rng = np.random.default_rng(1)
+    frame = table(late=rng.permutation([1] * 60 + [0] * (N - 60)))
+    numbers = pl.Series(rng.normal(size=N).round(3))
+    shown = numbers.cast(pl.String).str.slice(0, 3) + "x" if values == "texts" else numbers
+    absent = "NA" if values == "numbers with NA" else None
+    shown = shown.cast(pl.String) if absent else shown
+
+    def found(filled: pl.Series, **settings: object) -> tuple[str, ...]:
+        x = pl.select(pl.when(filled).then(shown).otherwise(pl.lit(absent, shown.dtype))).to_series()
+        said = warnings(frame.with_columns(x=x), "x", **settings)
+        return tuple(text for text in said if "leak" in text)
+
+    late = frame["late"] == 1
+    assert found(late) == EMPTY_LEAK
+    assert found(~late) == EMPTY_LEAK
+    assert found(late, **{"data.exclude": ["x"]})
+    contrary = pl.Series(np.arange(N))
+    assert found(late ^ (contrary < 4)) == EMPTY_LEAK
+    assert found(late ^ (contrary < 20)) == ()
+    assert found(pl.Series(rng.random(N) < 0.3)) == ()
+
+
+def test_emptiness_by_chance_is_no_leak() -> None:
+    late = pl.Series([1] * 4 + [0] * (N - 4))
+    x = pl.select(pl.when(late == 1).then(pl.lit("a")).otherwise(None)).to_series()
+    assert warnings(table(late=late), "colour") == ()
+    assert not follows_target(x.is_not_null(), late)
+    few = pl.Series([1.0] * 6 + [0.0] * 6)
+    assert not follows_target(few == 1, few)  # one in 924
+    assert follows_target(pl.Series([True] * 12 + [False] * 12), pl.Series([1.0] * 12 + [0.0] * 12))
+
+
+def test_emptiness_and_a_target_of_many_values() -> None:
+    rng = np.random.default_rng(3)
+    classes = pl.Series(rng.choice(["a", "b", "c"], N))
+    x = pl.Series(rng.choice(["u", "v"], N))
+    of_class = pl.select(pl.when(classes == "b").then(x)).to_series()
+    assert EMPTY_LEAK[0] in warnings(table(late=classes, x=of_class), "x")
+    amounts = pl.Series(rng.normal(size=N)).set(pl.Series(rng.random(N) < 0.7), 0.0)
+    of_amount = pl.select(pl.when(amounts != 0).then(x)).to_series()
+    assert EMPTY_LEAK[0] in warnings(table(late=amounts, x=of_amount), "x")
+
+
+def hinted(values: list[str], **settings: object) -> bool:
+    return any("data.missing_values" in text for text in warnings(table(x=pl.Series(values)), "x", **settings))
+
+
+NUMBERS = [f"{i % 40:03d}" for i in range(N - 1)]
+WORDS = ["red", "blue", "green", "unknown"] * (N // 4)
+
+
+@pytest.mark.parametrize("text", ["NULL", "NA", "N/A", "?", "-", "none", " ? "])
+def test_texts_that_look_missing(text: str) -> None:
+    said = warnings(table(x=pl.Series([*NUMBERS, text])), "x")
+    assert len(said) == 1
+    assert states(said[0], "data.missing_values")
+    assert repr(text) in said[0]
+    assert not hinted([*NUMBERS, text], **{"data.missing_values": [text]})
+    assert not hinted([*NUMBERS, text], **{"data.exclude": ["x"]})
+    assert hinted([*WORDS[:-10], *[text] * 10])
+    assert not hinted([*WORDS[:-1], text])  # rare among texts
+
+
+def test_texts_that_do_not_look_missing() -> None:
+    assert not hinted(WORDS)
+    assert not hinted([*NUMBERS, "unknown"])
+    assert not hinted(["?"] * N)
+    assert not hinted([*map(str, np.random.default_rng(0).normal(size=N - 1)), "NA"])  # numerical, so NA is missing
+
+
+def test_missing_numbers_are_counted() -> None:
+    numbers = np.random.default_rng(0).normal(size=N - 50).round(3)
+    summary = column(run(table(x=pl.Series([*map(str, numbers), *["NA"] * 50]))), "x")
+    assert (summary.kind, summary.missing_share) == ("numerical", 0.25)
+    assert "NA" not in dict(summary.examples)
 
 
 def test_json_is_plain() -> None:

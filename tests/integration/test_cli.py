@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import resource
@@ -252,6 +253,80 @@ def test_evaluate(table: Path, run: Path, capsys: pytest.CaptureFixture[str]) ->
     out = capsys.readouterr().out
     assert f"{metrics['logloss']:.4f}" in out
     assert f"{metrics['auc']:.4f}" in out
+
+
+def test_evaluate_on_the_training_table_shows_held_out_rows_first(
+    table: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    test = json.loads((run / "metrics.json").read_text())["test"]
+    everything = Predictor(run / "bundle").evaluate(table)
+    for same in (table, save_again(table, tmp_path / "copy.csv.gz")):
+        assert main(["evaluate", str(run), str(same)]) == 0
+        out, err = capsys.readouterr()
+        assert len(err.splitlines()) == 1
+        assert states(err, run, same, "trained on")
+        assert out.index("test rows") < out.index("all rows")
+        line = next(line.split() for line in out.splitlines() if line.split()[:1] == ["logloss"])
+        assert line == ["logloss", f"{test['logloss']:.4f}", f"{everything['logloss']:.4f}"]
+    assert main(["evaluate", str(run), str(table), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == everything
+    assert states(err, "trained on")
+
+
+def save_again(table: Path, path: Path) -> Path:
+    path.write_bytes(gzip.compress(table.read_bytes()))
+    return path
+
+
+def test_evaluate_on_other_tables_says_nothing_of_training(
+    table: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = table.read_text().splitlines(keepends=True)
+    others = {"fewer": lines[:100], "more": [*lines, *lines[1:]], "columns": [f"x,{line}" for line in lines]}
+    for name, text in others.items():
+        (tmp_path / f"{name}.csv").write_text("".join(text))
+        assert main(["evaluate", str(run), str(tmp_path / f"{name}.csv")]) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        assert states(out, "all rows", run)
+    (tmp_path / "order.csv").write_text("".join([lines[0], *reversed(lines[1:])]))
+    assert main(["evaluate", str(run), str(tmp_path / "order.csv")]) == 0
+    out, err = capsys.readouterr()
+    assert states(err, "warning", tmp_path / "order.csv", "order")
+    assert "test rows" not in out
+    assert main(["evaluate", str(run / "bundle"), str(table)]) == 0
+    assert "test rows" not in capsys.readouterr().out
+
+
+def test_equal_warnings_are_printed_once(
+    table: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "spaced.csv").write_text(table.read_text().replace(",", ", "))
+    assert main(["evaluate", str(run), str(tmp_path / "spaced.csv")]) == 0
+    out, err = capsys.readouterr()
+    assert err.count("warning:") == 1
+    assert states(err, "spaces", run, "trained on")
+    assert "test rows" in out
+
+
+def test_usage_names_the_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, arguments in {
+        "describe": "TABLE",
+        "encode": "TABLE...",
+        "evaluate": "RUN TABLE",
+        "report": "RUN [TABLE]",
+        "data info": "NAME",
+    }.items():
+        assert main([*words.split(), "--help"]) == 0
+        assert capsys.readouterr().out.splitlines()[0].endswith(f"{words} [OPTIONS] {arguments}")
+
+
+def test_a_word_is_a_list_of_one(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--set", "data.exclude=nothing", "--set", "data.missing_values=same"]
+    assert main(["describe", str(table), "--target", "good", "--json", *words]) == 0
+    column = next(c for c in json.loads(capsys.readouterr().out)["columns"] if c["name"] == "nothing")
+    assert (column["kind"], column["missing_share"]) == ("left out", 1.0)
 
 
 @pytest.mark.parametrize("name", ["p.csv", "p.parquet", "p.PQ"])

@@ -30,7 +30,7 @@ from fielddep.cli import (
     search,
     settings,
 )
-from fielddep.cli.console import print_error, warnings_on_stderr
+from fielddep.cli.console import PlainCommand, print_error, warnings_on_stderr
 from fielddep.cli.options import COMMAND_LINE, INTERRUPTED
 from fielddep.errors import UserError
 
@@ -44,19 +44,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("describe")(describe.describe)
-app.command("encode")(encode.encode)
+app.command("describe", cls=PlainCommand)(describe.describe)
+app.command("encode", cls=PlainCommand)(encode.encode)
 app.add_typer(data.app, name="data")
-app.command("fit")(fit.fit)
-app.command("evaluate")(evaluate.evaluate)
-app.command("predict")(predict.predict)
-app.command("explain")(explain.explain)
-app.command("report")(report.report)
-app.command("search")(search.search)
-app.command("compare")(compare.compare)
-app.command("ablate")(ablate.ablate)
-app.command("settings")(settings.settings)
-app.command("demo")(demo.demo)
+app.command("fit", cls=PlainCommand)(fit.fit)
+app.command("evaluate", cls=PlainCommand)(evaluate.evaluate)
+app.command("predict", cls=PlainCommand)(predict.predict)
+app.command("explain", cls=PlainCommand)(explain.explain)
+app.command("report", cls=PlainCommand)(report.report)
+app.command("search", cls=PlainCommand)(search.search)
+app.command("compare", cls=PlainCommand)(compare.compare)
+app.command("ablate", cls=PlainCommand)(ablate.ablate)
+app.command("settings", cls=PlainCommand)(settings.settings)
+app.command("demo", cls=PlainCommand)(demo.demo)
 
 
 def _print_version(wanted: bool) -> None:

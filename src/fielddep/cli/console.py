@@ -9,7 +9,9 @@ import contextlib
 import logging
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from typer.core import TyperCommand
 
 from fielddep.config.metrics import in_order
 
@@ -35,6 +37,14 @@ def console(*, stderr: bool = False) -> Console:
 def log(text: str) -> None:
     """Print one log line."""
     console(stderr=True).print(text, soft_wrap=True)
+
+
+class PlainCommand(TyperCommand):
+    """A command whose usage shows arguments as TABLE, where Typer writes {TABLE}."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Options and arguments, as in the first line of `--help`."""
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
 
 def print_error(text: str) -> None:
@@ -72,7 +82,7 @@ def print_metrics(columns: Mapping[str, Mapping[str, float]], *, title: str = ""
 
 @contextlib.contextmanager
 def warnings_on_stderr() -> Iterator[None]:
-    """Print warnings of the library while a command runs."""
+    """Print warnings of the library while a command runs, each once."""
     logger = logging.getLogger("fielddep")
     handler = _WarningHandler(level=logging.WARNING)
     propagate, logger.propagate = logger.propagate, False
@@ -85,8 +95,15 @@ def warnings_on_stderr() -> Iterator[None]:
 
 
 class _WarningHandler(logging.Handler):
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.seen: set[str] = set()
+
     def emit(self, record: logging.LogRecord) -> None:
-        _print_marked("warning: ", "yellow", record.getMessage())
+        message = record.getMessage()
+        if message not in self.seen:
+            self.seen.add(message)
+            _print_marked("warning: ", "yellow", message)
 
 
 def _print_marked(mark: str, style: str, text: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fielddep.cli.console import console, print_table
+from fielddep.cli.console import PlainCommand, console, print_table
 from fielddep.cli.encode import make_store
 from fielddep.cli.options import (
     DataSetOption,
@@ -36,7 +36,7 @@ CountsOption = Annotated[
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of the split and of sampled negatives.", metavar="N")]
 
 
-@app.command("list")
+@app.command("list", cls=PlainCommand)
 def list_(raw: RawOption = None) -> None:
     """List all data sets, and which of their files are available."""
     from fielddep.datasets import RECIPES
@@ -55,7 +55,7 @@ def _available(recipe: Recipe, raw: Path | None) -> str:
     return f"no: {', '.join(file.name for file in missing)}" if missing else "yes"
 
 
-@app.command("info")
+@app.command("info", cls=PlainCommand)
 def info(name: NameArgument, raw: RawOption = None) -> None:
     """Show the facts of a data set, and where to get its files."""
     from fielddep.datasets import find_recipe
@@ -83,7 +83,7 @@ def info(name: NameArgument, raw: RawOption = None) -> None:
             stream.print(f"  {key + ':':<12}{text}", soft_wrap=True)
 
 
-@app.command("prepare")
+@app.command("prepare", cls=PlainCommand)
 def prepare(
     name: NameArgument,
     out: StoreOutOption,

@@ -61,7 +61,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 def decode(value: Any, kind: Any, path: str) -> Any:
     """Convert a plain value of TOML, JSON or the command line to an annotated type.
 
-    Lists become tuples, mappings become dataclasses, and integers are accepted as floats.
+    Lists become tuples, mappings become dataclasses, integers are accepted as floats, and one text as a list of texts.
 
     Args:
         value: the plain value.
@@ -76,6 +76,8 @@ def decode(value: Any, kind: Any, path: str) -> Any:
         inner = typing.get_args(entries)[1]
         return {str(key): decode(entry, inner, f"{path}.{key}") for key, entry in value.items()}
     value = list(map(_python_number, value)) if isinstance(value, (list, tuple)) else _python_number(value)
+    if isinstance(value, str) and tuple[str, ...] in (kind, *typing.get_args(kind)):
+        value = [value]  # `--set data.exclude=Name`
     words = _words(kind)
     if value is None and "none" in words:  # `--set model.dependencies=none` arrives as None
         value = "none"

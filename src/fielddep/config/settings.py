@@ -87,9 +87,9 @@ class DataConfig:
     missing_values: tuple[str, ...] = setting(
         ("",), "texts that mean missing in any field; empty cells, nulls and NaN always do"
     )
-    format: str | None = setting(None, "csv, tsv, parquet, ipc, libffm or libsvm; default: from the file's name")
+    format: str | None = setting(None, "csv, tsv, jsonl, parquet, ipc, libffm or libsvm; default: from the file's name")
     delimiter: str | None = setting(None, "delimiter of text tables; default: from the name and the first lines")
-    encoding: str = setting("utf8", "text encoding of delimited files, as Python names it")
+    encoding: str = setting("utf8", "text encoding of delimited files and JSON lines, as Python names it")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Describe: what a table holds, before anything is trained. Numbers only; the command line prints them.
 
-A field that alone determines the target is a suspected leak: it was probably recorded after the fact.
+A field that alone determines the target is a suspected leak: it was probably recorded after the fact. So is one that is
+filled, or empty, almost exactly where the target has one value, such as a time of return.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from fielddep.config.settings import Config
 from fielddep.encoding.numbers import Moments
 from fielddep.encoding.schema import Field, check_column_names, plan_fields, skip_reason
 from fielddep.encoding.target import ClassLabel, Target, infer_target
-from fielddep.encoding.values import as_number, canonical, distinct_values, shorten, try_numbers
+from fielddep.encoding.values import NUMBER_MISSING, as_number, canonical, distinct_values, shorten, try_numbers
+from fielddep.wording import listing
 
 _MAX_CHANCE_LOG = math.log(1e-6)
 _MIN_ORDERED = 20
 _MIN_IN_CLASS = 5
 _SAME = 1e-9
+_MAX_CONTRARY = 0.1
 
 Floats = npt.NDArray[np.float64]
 
@@ -72,6 +75,35 @@ def orders(groups: pl.DataFrame, *, regression: bool) -> bool:
     return n_changes == len(classes) - 1 > 0 and bool(n_in_class.min() >= _MIN_IN_CLASS)
 
 
+def follows_target(filled: pl.Series, target: pl.Series) -> bool:
+    """Whether a field is filled, or empty, where the target has one value and almost nowhere else.
+
+    Rows to the contrary may be a tenth of the rarer of filled and empty. That all this is chance must be less likely
+    than one in a million.
+
+    Args:
+        filled: whether each row has a value.
+        target: the target of each row, as a number.
+    """
+    table = pl.DataFrame({"target": target, "n": 1, "filled": filled.cast(pl.Int64)})
+    n_rows, n_filled = len(table), int(table["filled"].sum())
+    rarer = min(n_filled, n_rows - n_filled)
+    if rarer < _MIN_IN_CLASS:
+        return False
+    by_value = table.group_by("target").agg(pl.col("n", "filled").sum())
+    # For each value, rows against "filled exactly where the target has it"; all others are against "empty exactly".
+    against = by_value["n"] + n_filled - 2 * by_value["filled"]
+    contrary = min(int(n) for n in (against.min(), n_rows - against.max()))
+    if contrary > _MAX_CONTRARY * rarer:
+        return False
+    chance = _log_choose(rarer, contrary) + _log_choose(n_rows - rarer, contrary) - _log_choose(n_rows, rarer)
+    return chance < _MAX_CHANCE_LOG
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
 def _merge(groups: pl.DataFrame) -> pl.DataFrame:
     """One row per known value; several raw values may have become the same."""
     known = groups.filter(pl.col("value").is_not_null())
@@ -85,6 +117,8 @@ def _rises(low: Floats, high: Floats) -> bool:
 _N_EXAMPLES = 3
 _LONG_VALUE = 1000
 _HIGH_MISSING = 0.5
+_FREQUENT = 0.01
+_MEAN_MISSING = ("na", "n/a", "nan", "null", "none", "?", "-")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,16 +226,21 @@ def _summarise(
     if column.name not in planned and (column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object)):
         return summary  # the user excluded it, and its values cannot be counted
     raw = distinct_values(column, target_values)
-    values = raw.with_columns(value=canonical(raw["value"], config.data.missing_values))
+    missing = (*config.data.missing_values, *(NUMBER_MISSING if kind == "numerical" else ()))
+    values = raw.with_columns(value=canonical(raw["value"], missing))
     counted = values.drop_nulls("value").group_by("value").agg(pl.col("n").sum())
     missing_share = 1 - int(counted["n"].sum()) / len(column) if len(column) else 0.0
     warnings: list[str] = []
     if kind not in ("target", "weight"):
         warnings = _warnings(values, planned.get(column.name), missing_share)
+        if column.name in planned:
+            warnings += _missing_hint(counted, len(column))
         if target is not None and target_values is not None:
             share = most_frequent_share(target_values)
             if _leaks(raw, values, config, target, share):
                 warnings.append(f"suspected leak: it alone determines the target {target.name!r}")
+            elif 0 < missing_share < 1 and follows_target(canonical(column, missing).is_not_null(), target_values):
+                warnings.append(f"suspected leak: whether it is empty goes with the target {target.name!r}")
     return replace(
         summary,
         n_distinct=len(counted),
@@ -238,6 +277,17 @@ def _warnings(values: pl.DataFrame, plan: Field | str | None, missing_share: flo
     if isinstance(longest, int) and longest > _LONG_VALUE:
         found.append(f"its longest value has {longest} characters")
     return found
+
+
+def _missing_hint(counted: pl.DataFrame, n_rows: int) -> list[str]:
+    """A hint at texts that look like missing values, if they are frequent or all other values are numbers."""
+    suspect = pl.col("value").str.strip_chars().str.to_lowercase().is_in(_MEAN_MISSING)
+    found, others = counted.filter(suspect).sort("n", "value", descending=[True, False]), counted.filter(~suspect)
+    if not len(found) or not len(others):
+        return []
+    if found["n"].sum() < _FREQUENT * n_rows and try_numbers(others["value"]) is None:
+        return []
+    return [f"{listing(found['value'].to_list())} may mean missing: if so, list it in data.missing_values"]
 
 
 def _leaks(raw: pl.DataFrame, values: pl.DataFrame, config: Config, target: Target, most_frequent: float) -> bool:
