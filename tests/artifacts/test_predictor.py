@@ -185,6 +185,14 @@ def test_many_unknown_values_are_warned_of_once(bundle):
     assert predictor.unknown == {}
 
 
+def test_a_new_value_in_a_single_row_is_no_warning(bundle):
+    predictor = Predictor(bundle)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predictor.predict({"colour": "violet", "shape": "cube", "size": 0.5})
+    assert predictor.unknown["colour"] == 1.0
+
+
 def test_a_table_without_rows(predictor, tmp_path):
     empty = predictor.predict(NEW.clear().lazy())
     full = predictor.predict(NEW)

@@ -29,6 +29,8 @@ from fielddep.training.metrics import measure
 from fielddep.wording import percent
 
 CHUNK_ROWS = 65_536
+WARNED_ROWS = 10
+"""Fewer rows get no warning: a new value in a single row is nothing unusual."""
 MUCH_UNKNOWN = 0.1
 """Share of unknown values of a field above which `Predictor.predict` warns."""
 ALL = "all"
@@ -72,15 +74,17 @@ class Predictor:
         """Predictions for every row.
 
         Classification gives the likeliest class as `prediction` and one column `probability_<class>` per class.
-        Regression gives the value as `prediction`. If more than a tenth of the values of a field are unknown, one
-        `UserWarning` names all such fields; `unknown` has the shares of all fields.
+        Regression gives the value as `prediction`. If more than a tenth of the values of a field are unknown, in ten
+        rows or more, one `UserWarning` names all such fields; `unknown` has the shares of all fields.
         """
         found = list(self.stream(table, config=config))
         if not found:
             self.unknown = {}
             return prediction_frame(torch.empty(0, self.target.n_outputs), self.target)
-        self.unknown = reduce(UnknownReport.merge, (report for _, report in found)).unknown_shares
-        _warn_of_unknown(self.unknown)
+        report = reduce(UnknownReport.merge, (report for _, report in found))
+        self.unknown = report.unknown_shares
+        if report.n_rows >= WARNED_ROWS:
+            _warn_of_unknown(self.unknown)
         return pl.concat([frame for frame, _ in found])
 
     def predict_row(self, row: Mapping[str, object]) -> dict[str, Any]:
