@@ -155,6 +155,12 @@ class MDLConfig(ModelConfig):
         "normal", "initial embeddings: N(0, embedding_init_scale), or Xavier uniform over the joint table"
     )
     embedding_init_scale: float = setting(0.1, "standard deviation with embedding_init = normal", at_least=0)
+    direct: Literal["auto", "none"] = setting(
+        "auto",
+        "a second network that sees numbers directly, next to frequent categories; auto: if the table has numbers. "
+        "It is trained first, and both outputs are added with weights from validation rows",
+    )
+    direct_hidden: tuple[int, ...] = setting((128, 128, 128), "widths of the hidden layers of that network", at_least=1)
 
     SEARCH: ClassVar[Mapping[str, Space]] = {
         **RIDGE_SEARCH,

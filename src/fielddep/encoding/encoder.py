@@ -20,10 +20,12 @@ import polars as pl
 from fielddep.encoding.coded import CodedTable
 from fielddep.encoding.crosses import CROSS_PREFIX, Cross, cross_name
 from fielddep.encoding.field import Codec, EncodedField, FieldEncoder
+from fielddep.encoding.measures import Measure
 from fielddep.encoding.numbers import QuantileBins, ScaledNumbers
 from fielddep.encoding.one_row import is_plain
-from fielddep.encoding.rows import IDS, NUMBERS, TARGET, WEIGHT, Array, EncodedRows, Layout
+from fielddep.encoding.rows import IDS, MEASURES, NUMBERS, TARGET, WEIGHT, Array, EncodedRows, Layout
 from fielddep.encoding.schema import Field, Schema
+from fielddep.encoding.target import Target
 from fielddep.encoding.values import as_number, canonical
 from fielddep.encoding.vocabulary import FRAME_SCHEMA, MISSING_ID, RARE_ID, Vocabulary
 from fielddep.errors import BundleError, SchemaError
@@ -76,6 +78,7 @@ class Encoder:
         missing_values: texts that mean missing.
         handle_unknown: what a value never seen in training does.
         crosses: pairs of fields whose joint values have ids too, in columns behind the fields.
+        related: positions of the fields that MDL relates to each other; None means all.
     """
 
     schema: Schema
@@ -83,6 +86,7 @@ class Encoder:
     missing_values: tuple[str, ...]
     handle_unknown: Literal["rare", "error"]
     crosses: tuple[Cross, ...] = ()
+    related: tuple[int, ...] | None = None
 
     @cached_property
     def layout(self) -> Layout:
@@ -93,6 +97,9 @@ class Encoder:
             n_ids=tuple(len(counts) for counts in self.counts),
             numerical=tuple(f for f, field in enumerate(self.schema.fields) if field.numeric == "scale"),
             crosses=tuple((c.left, c.right) for c in self.crosses),
+            measured=tuple(f for f, encoder in enumerate(self.field_encoders) if encoder.measure is not None),
+            binned=tuple(f for f, field in enumerate(self.schema.fields) if field.kind == "numerical"),
+            related=self.related,
             counts=self.counts,
         )
 
@@ -178,7 +185,9 @@ class Encoder:
         for position, cross in enumerate(self.crosses, start=len(columns)):
             ids_RF[:, position] = cross.encode(ids_RF)
         numbers = [column.numbers for column in columns if column.numbers is not None]
-        return {IDS: ids_RF, NUMBERS: np.stack(numbers, axis=1)} if numbers else {IDS: ids_RF}
+        measures = [column.measures for column in columns if column.measures is not None]
+        optional = {NUMBERS: numbers, MEASURES: measures}
+        return {IDS: ids_RF, **{name: np.stack(found, axis=1) for name, found in optional.items() if found}}
 
     def _target_arrays(self, table: pl.DataFrame, first_row: int) -> dict[str, Array]:
         """The arrays of the target and, if the schema has one, of the weight."""
@@ -219,7 +228,12 @@ class Encoder:
             "missing_values": list(self.missing_values),
             "handle_unknown": self.handle_unknown,
             "crosses": [[cross.left, cross.right] for cross in self.crosses],
+            **({} if self.related is None else {"related": list(self.related)}),
+            **({"measures": self._measures()} if self.layout.measured else {}),
         }
+
+    def _measures(self) -> dict[str, Any]:
+        return {c.field.name: c.measure.to_json() for c in self.field_encoders if c.measure is not None}
 
     def vocabulary_frame(self) -> pl.DataFrame:
         """All vocabularies in one frame: field, value, id (local), count."""
@@ -239,11 +253,24 @@ class Encoder:
         schema = Schema.from_json(state["schema"])
         parts = {str(key[0]): part for key, part in frame.partition_by("field", as_dict=True).items()}
         missing, unknown = tuple(state["missing_values"]), state["handle_unknown"]
+        measures = {name: Measure(**values) for name, values in state.get("measures", {}).items()}
         field_encoders = tuple(
-            FieldEncoder(field=f, codec=_codec(f, state["numeric"], parts, unknown == "error"), missing_values=missing)
+            FieldEncoder(
+                field=f,
+                codec=_codec(f, state["numeric"], parts, unknown == "error"),
+                missing_values=missing,
+                measure=measures.get(f.name),
+            )
             for f in schema.fields
         )
-        encoder = cls(schema=schema, field_encoders=field_encoders, missing_values=missing, handle_unknown=unknown)
+        related = tuple(state["related"]) if "related" in state else None
+        encoder = cls(
+            schema=schema,
+            field_encoders=field_encoders,
+            missing_values=missing,
+            handle_unknown=unknown,
+            related=related,
+        )
         return replace(encoder, crosses=_read_crosses(state.get("crosses", []), parts, encoder.layout.n_ids))
 
     def report(self, ids_RF: Ids) -> UnknownReport:
@@ -316,6 +343,28 @@ def check_columns(columns: Collection[str], wanted: Sequence[str]) -> None:
     raise SchemaError(f"the table lacks {count(len(absent), 'column')}: {listing(absent, MAX_NAMES)}; {has}")
 
 
+class TargetCodec:
+    """Encodes the targets of a coded table: each different value once, or number by number."""
+
+    def __init__(self, table: CodedTable, target: Target) -> None:
+        self.table, self.target = table, target
+        self._targets = None if table.columns[target.name].mode == "numbers" else self._encode_values()
+
+    def encode(self, start: int, stop: int) -> Array:
+        """Encoded targets, see `Target.encode`."""
+        if self._targets is not None:
+            return self._targets[self.table.codes(self.target.name, start, stop)]
+        return self.target.encode(self.table.numbers(self.target.name, start, stop), first_row=start)
+
+    def _encode_values(self) -> Array:
+        column = self.table.columns[self.target.name]
+        known = canonical(column.values, column.missing_values).is_not_null()
+        encoded = self.target.encode(column.values.filter(known), column.missing_values)
+        table = np.zeros(len(column.values), dtype=encoded.dtype)
+        table[known.to_numpy()] = encoded
+        return table
+
+
 class ColumnTables:
     """Encodes the rows of a coded table: each different value once, then one lookup per cell.
 
@@ -326,13 +375,13 @@ class ColumnTables:
 
     def __init__(self, table: CodedTable, encoder: Encoder) -> None:
         assert encoder.schema.target is not None
-        self.table, self.encoder, self._target = table, encoder, encoder.schema.target
+        self.table, self.encoder = table, encoder
         self._names = encoder.schema.field_names
         self._fields = [
             None if self._is_numbers(name) else field_encoder.encode(table.columns[name].values)
             for name, field_encoder in zip(self._names, encoder.field_encoders, strict=True)
         ]
-        self._targets = None if self._is_numbers(self._target.name) else self._target_table()
+        self.target = TargetCodec(table, encoder.schema.target).encode
         self._weights = self._weight_table()
 
     def arrays(self, start: int, stop: int, threads: Executor) -> dict[str, Array]:
@@ -340,17 +389,20 @@ class ColumnTables:
         layout, n_fields = self.encoder.layout, len(self._names)
         ids_RF = np.empty((stop - start, layout.n_columns), dtype=np.int32)
         numbers_RN = np.empty((stop - start, len(layout.numerical)), dtype=np.float32)
+        measures_RM = np.empty((stop - start, len(layout.measured)), dtype=np.float32)
 
         def fill(f: int) -> None:
-            ids, numbers = self._encode(f, start, stop)
+            ids, numbers, measures = self._encode(f, start, stop)
             ids_RF[:, f] = ids
             if numbers is not None:
                 numbers_RN[:, layout.numerical.index(f)] = numbers
+            if measures is not None:
+                measures_RM[:, layout.measured.index(f)] = measures
 
         list(threads.map(fill, range(n_fields)))
         for position, cross in enumerate(self.encoder.crosses, start=n_fields):
             ids_RF[:, position] = cross.encode(ids_RF)
-        arrays = {IDS: ids_RF, NUMBERS: numbers_RN, TARGET: self.target(start, stop)}
+        arrays = {IDS: ids_RF, NUMBERS: numbers_RN, MEASURES: measures_RM, TARGET: self.target(start, stop)}
         weight = self.encoder.schema.weight
         return arrays if weight is None else {**arrays, WEIGHT: self._weight(weight, start, stop)}
 
@@ -358,35 +410,23 @@ class ColumnTables:
         """Local ids of a field."""
         return self._encode(field, start, stop)[0]
 
-    def target(self, start: int, stop: int) -> Array:
-        """Encoded targets, see `Target.encode`."""
-        if self._targets is not None:
-            return self._targets[self.table.codes(self._target.name, start, stop)]
-        return self._target.encode(self.table.numbers(self._target.name, start, stop), first_row=start)
-
     def _weight(self, name: str, start: int, stop: int) -> Numbers:
         if self._weights is not None:
             return self._weights[self.table.codes(name, start, stop)]
         return _encode_weights(self.table.numbers(name, start, stop), (), start)
 
-    def _encode(self, f: int, start: int, stop: int) -> tuple[Ids, Numbers | None]:
+    def _encode(self, f: int, start: int, stop: int) -> tuple[Ids, Numbers | None, Numbers | None]:
+        """Ids, numbers and measures of a field."""
         name, table = self._names[f], self._fields[f]
         if table is None:
             column = self.encoder.field_encoders[f].encode(self.table.numbers(name, start, stop))
-            return column.ids, column.numbers
+            return column.ids, column.numbers, column.measures
         codes = self.table.codes(name, start, stop)
-        return np.take(table.ids, codes), None if table.numbers is None else np.take(table.numbers, codes)
+        numbers, measures = (None if a is None else np.take(a, codes) for a in (table.numbers, table.measures))
+        return np.take(table.ids, codes), numbers, measures
 
     def _is_numbers(self, name: str) -> bool:
         return self.table.columns[name].mode == "numbers"
-
-    def _target_table(self) -> Array:
-        column = self.table.columns[self._target.name]
-        known = canonical(column.values, column.missing_values).is_not_null()
-        encoded = self._target.encode(column.values.filter(known), column.missing_values)
-        table = np.zeros(len(column.values), dtype=encoded.dtype)
-        table[known.to_numpy()] = encoded
-        return table
 
     def _weight_table(self) -> Numbers | None:
         name = self.encoder.schema.weight

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from fielddep.config.settings import DataConfig, for_field
+from fielddep.encoding.measures import Measure, lenient_numbers
 from fielddep.encoding.numbers import (
     Moments,
     QuantileBins,
@@ -31,12 +32,13 @@ Codec = Vocabulary | ScaledNumbers | QuantileBins
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedField:
-    """One encoded column; `numbers` only for a field given as `value x vector`."""
+    """One encoded column; `numbers` only for a field given as `value x vector`, `measures` for a measured one."""
 
     ids: npt.NDArray[np.int32]
     numbers: npt.NDArray[np.float32] | None
     n_unknown: int
     n_missing: int
+    measures: npt.NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,11 +49,13 @@ class FieldEncoder:
         field: name and kind.
         codec: vocabulary (categorical and log2 fields), scale or bins.
         missing_values: texts that mean missing.
+        measure: scale of the numbers that a model sees next to the ids; None if it sees none.
     """
 
     field: Field
     codec: Codec
     missing_values: tuple[str, ...]
+    measure: Measure | None = None
 
     @classmethod
     def from_counts(
@@ -67,9 +71,12 @@ class FieldEncoder:
         """
         missing = config.missing_values
         codec: Codec
-        if field.numeric in ("scale", "quantile"):
+        measure = None
+        if field.kind != "categorical":
             numbers = as_number(trained["value"].alias(field.name), missing)
             distinct, counts, n_missing = number_counts(numbers, trained["n"].to_numpy())
+            measure = Measure.of(distinct, counts)
+        if field.numeric in ("scale", "quantile"):
             if field.numeric == "scale":
                 codec = ScaledNumbers.of(Moments.of(distinct, counts), n_missing)
             else:
@@ -79,7 +86,7 @@ class FieldEncoder:
             counted = trained if counted is None else counted
             texts = field_texts(field, counted["value"].alias(field.name), missing)
             codec = learn_vocabulary(field, counted.with_columns(value=texts), config)
-        return cls(field=field, codec=codec, missing_values=missing)
+        return cls(field=field, codec=codec, missing_values=missing, measure=measure)
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
@@ -106,12 +113,13 @@ class FieldEncoder:
             if few is not None and not (few.n_unknown and refuse_unknown):
                 return few
         if not isinstance(self.codec, Vocabulary):
-            return _encode_numbers(self.codec, as_number(column, self.missing_values, first_row=first_row).to_numpy())
+            return self._encode_numbers(as_number(column, self.missing_values, first_row=first_row).to_numpy())
         texts = field_texts(self.field, column, self.missing_values, first_row=first_row)
         ids, n_unknown = self.codec.encode(texts)
         if n_unknown and refuse_unknown:
             raise self._unknown_error(texts, self.codec, first_row)
-        return EncodedField(ids=ids, numbers=None, n_unknown=n_unknown, n_missing=texts.null_count())
+        measures = None if self.measure is None else self.measure.encode(lenient_numbers(column, self.missing_values))
+        return EncodedField(ids=ids, numbers=None, n_unknown=n_unknown, n_missing=texts.null_count(), measures=measures)
 
     def encode_values(self, values: Sequence[object]) -> EncodedField | None:
         """The same for Python values; None if only the columns of `encode` can handle one of them exactly."""
@@ -119,17 +127,34 @@ class FieldEncoder:
             return None
         try:
             if not isinstance(self.codec, Vocabulary):
-                return _encode_numbers(self.codec, number_values(values, self._missing_texts))
+                return self._encode_numbers(number_values(values, self._missing_texts))
             texts = canonical_values(values, self._missing_texts)
+            numbers = None if self.measure is None else number_values(values, self._missing_numbers)
         except NeedsColumnsError:
             return None
         ids, n_unknown = self.codec.encode_few(texts)
-        return EncodedField(ids=ids, numbers=None, n_unknown=n_unknown, n_missing=texts.count(None))
+        measures = None if self.measure is None or numbers is None else self.measure.encode(numbers)
+        return EncodedField(ids=ids, numbers=None, n_unknown=n_unknown, n_missing=texts.count(None), measures=measures)
+
+    def _encode_numbers(self, numbers: npt.NDArray[np.float64]) -> EncodedField:
+        assert not isinstance(self.codec, Vocabulary)
+        n_missing = int(np.isnan(numbers).sum())
+        measures = None if self.measure is None else self.measure.encode(numbers)
+        if isinstance(self.codec, ScaledNumbers):
+            ids, scaled = self.codec.encode(numbers)
+        else:
+            ids, scaled = self.codec.encode(numbers), None
+        return EncodedField(ids=ids, numbers=scaled, n_unknown=0, n_missing=n_missing, measures=measures)
 
     @cached_property
     def _missing_texts(self) -> frozenset[str]:
-        of_numbers = () if isinstance(self.codec, Vocabulary) else NUMBER_MISSING
-        return missing_texts((*self.missing_values, *of_numbers))
+        if isinstance(self.codec, Vocabulary):
+            return missing_texts(self.missing_values)
+        return self._missing_numbers
+
+    @cached_property
+    def _missing_numbers(self) -> frozenset[str]:
+        return missing_texts((*self.missing_values, *NUMBER_MISSING))
 
     def decode(self, ids: npt.NDArray[np.int32], numbers: npt.NDArray[np.float32] | None) -> pl.Series:
         """Values of local ids: text, an interval or a number; null for missing."""
@@ -164,14 +189,6 @@ class FieldEncoder:
             f"{', '.join(map(repr, values))}, the first in row {first_row + int(rows[0])} (counted from 0). Correct "
             "them, or set data.handle_unknown = 'rare' to accept them"
         )
-
-
-def _encode_numbers(codec: ScaledNumbers | QuantileBins, numbers: npt.NDArray[np.float64]) -> EncodedField:
-    n_missing = int(np.isnan(numbers).sum())
-    if isinstance(codec, ScaledNumbers):
-        ids, scaled = codec.encode(numbers)
-        return EncodedField(ids=ids, numbers=scaled, n_unknown=0, n_missing=n_missing)
-    return EncodedField(ids=codec.encode(numbers), numbers=None, n_unknown=0, n_missing=n_missing)
 
 
 def _is_simple(dtype: pl.DataType) -> bool:

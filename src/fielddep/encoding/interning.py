@@ -191,7 +191,7 @@ class ColumnInterner:
         return pl.DataFrame({"value": values, "n": counts})
 
     def _kind(self, counted: pl.DataFrame) -> Kind:
-        return infer_kind(counted["value"].alias(self.name), self.missing_values, counted)
+        return infer_kind(counted["value"].alias(self.name), self.missing_values, counted).kind
 
     def _skip_reason(self, n_rows: int) -> str | None:
         counted = self._counted(n_rows)

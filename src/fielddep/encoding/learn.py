@@ -18,12 +18,21 @@ import polars as pl
 from fielddep.config.settings import Config, DataConfig
 from fielddep.encoding.coded import CodedTable
 from fielddep.encoding.crosses import Cross, Ids, PairCounts, cross_positions, find_crosses
-from fielddep.encoding.encoder import ColumnTables, Encoder, bad_weight
+from fielddep.encoding.encoder import ColumnTables, Encoder, TargetCodec, bad_weight
 from fielddep.encoding.field import Codec, FieldEncoder, field_texts, learn_vocabulary
+from fielddep.encoding.measures import Measure
 from fielddep.encoding.numbers import Moments, QuantileBins, ScaledNumbers, default_n_bins, number_counts
-from fielddep.encoding.schema import Field, build_schema, candidate_names, make_field, plan_field
+from fielddep.encoding.schema import (
+    Field,
+    build_schema,
+    candidate_names,
+    infer_kind,
+    make_field,
+    may_be_ordered,
+    plan_field,
+)
 from fielddep.encoding.split import PART_NAMES, ReadParts, count_parts
-from fielddep.encoding.target import Target, infer_target, missing_target
+from fielddep.encoding.target import Target, infer_target, missing_target, target_score
 from fielddep.encoding.values import as_number, canonical, distinct_values, try_numbers
 from fielddep.errors import SchemaError
 
@@ -43,7 +52,7 @@ def learn_encoder(table: CodedTable, config: Config, parts: ReadParts, n_train: 
     target = _learn_target(table, config, counts, parts, n_train)
     if data.weight is not None:
         _check_weights(table, data.weight, parts)
-    schema = build_schema(_plan(table, config, counts), target, config)
+    schema = build_schema(_plan(table, config, counts, _TargetSums(table, target, parts)), target, config)
     field_encoders = tuple(_learn_field(table, field, config, counts, parts, n_train) for field in schema.fields)
     encoder = Encoder(
         schema=schema,
@@ -150,7 +159,29 @@ def _check_weights(table: CodedTable, name: str, parts: ReadParts) -> None:
 # --- fields ---------------------------------------------------------------------------------------------------
 
 
-def _plan(table: CodedTable, config: Config, counts: RowCounts) -> dict[str, Field | str]:
+class _TargetSums:
+    """For each code of a column, the sum of target minus base rate over training rows, computed when asked for."""
+
+    def __init__(self, table: CodedTable, target: Target, parts: ReadParts) -> None:
+        self._table, self._parts = table, parts
+        self._codec = TargetCodec(table, target)
+        self._score = target_score(target)
+
+    def of(self, name: str) -> Floats:
+        """The sums of a column of mode "codes"."""
+        n_codes = len(self._table.columns[name].values)
+        sums, counts, total = np.zeros(n_codes), np.zeros(n_codes), 0.0
+        for start, stop in self._table.chunks():
+            train = self._parts(start, stop) == 0
+            codes_R = self._table.codes(name, start, stop)[train]
+            score_R = self._score(self._codec.encode(start, stop)[train])
+            sums += np.bincount(codes_R, weights=score_R, minlength=n_codes)
+            counts += np.bincount(codes_R, minlength=n_codes)
+            total += float(score_R.sum())
+        return sums - counts * (total / max(counts.sum(), 1.0))
+
+
+def _plan(table: CodedTable, config: Config, counts: RowCounts, sums: _TargetSums) -> dict[str, Field | str]:
     planned: dict[str, Field | str] = {}
     for name in candidate_names(list(table.columns), config):
         column = table.columns[name]
@@ -160,7 +191,13 @@ def _plan(table: CodedTable, config: Config, counts: RowCounts) -> dict[str, Fie
             # It looked like a measure when it was read; otherwise it would have codes.
             planned[name] = make_field(name, "numerical", config.data)
         else:
-            planned[name] = plan_field(name, _counted(table, name, counts.train[name]), config.data)
+            counted = _counted(table, name, counts.train[name])
+            choice = infer_kind(counted["value"].alias(name), config.data.missing_values, counted)
+            if name not in config.data.kinds and may_be_ordered(choice):
+                infer_kind(counted["value"].alias(name), config.data.missing_values, counted)
+            ):
+                counted = counted.with_columns(pl.Series("sum", sums.of(name)[counts.train[name] > 0]))
+            planned[name] = plan_field(name, counted, config.data)
     return planned
 
 
@@ -181,16 +218,19 @@ def _learn_field(
 
 def _learn_numbers(table: CodedTable, field: Field, config: DataConfig, parts: ReadParts, n_train: int) -> FieldEncoder:
     codec: Codec
+    distinct, counts = np.unique(_sample_numbers(table, field.name, parts), return_counts=True)
+    measure = Measure.of(distinct, counts)
     if field.numeric == "scale":
         moments = _moments(table, field.name, parts)
         codec = ScaledNumbers.of(moments, n_train - moments.n_rows)
     elif field.numeric == "quantile":
-        codec = _quantile_bins(table, field.name, parts, config.n_bins or default_n_bins(n_train))
+        bins = QuantileBins.from_counts(distinct, counts, 1, config.n_bins or default_n_bins(n_train))
+        codec = _recount(bins, table, field.name, parts)
     else:
         counted_rows = _numbers(table, field.name, None if config.counts_from == "all" else parts)
         texts = (field_texts(field, numbers, config.missing_values) for numbers in counted_rows)
         codec = learn_vocabulary(field, pl.concat(map(distinct_values, texts)), config)
-    return FieldEncoder(field=field, codec=codec, missing_values=config.missing_values)
+    return FieldEncoder(field=field, codec=codec, missing_values=config.missing_values, measure=measure)
 
 
 def _sample_numbers(table: CodedTable, name: str, parts: ReadParts) -> Floats:
@@ -219,9 +259,8 @@ def _numbers(table: CodedTable, name: str, parts: ReadParts | None) -> Iterator[
         yield numbers if parts is None else numbers.filter(pl.Series(parts(start, stop) == 0))
 
 
-def _quantile_bins(table: CodedTable, name: str, parts: ReadParts, n_bins: int) -> QuantileBins:
-    distinct, counts = np.unique(_sample_numbers(table, name, parts), return_counts=True)
-    bins = QuantileBins.from_counts(distinct, counts, 1, n_bins)
+def _recount(bins: QuantileBins, table: CodedTable, name: str, parts: ReadParts) -> QuantileBins:
+    """Bins that were learned from a sample, with the counts of all training rows."""
     counts = np.zeros(len(bins.counts), dtype=np.int64)
     for numbers in _numbers(table, name, parts):
         counts += np.bincount(bins.encode(numbers), minlength=len(counts))

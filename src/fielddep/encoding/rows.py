@@ -3,12 +3,13 @@
 Only `EncodedRows.take`, `.batch` and `.concat` go over all arrays, so a new input of the models is added here, in the
 encoder and nowhere else.
 
-Shape legend: R rows, B rows of a batch, F fields and crosses, N numerical fields given as `value x vector`.
+Shape legend: R rows, B rows of a batch, F fields and crosses, N numerical fields given as `value x vector`, M measured
+fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-IDS, NUMBERS, TARGET, WEIGHT = "ids", "numbers", "target", "weight"
+IDS, NUMBERS, MEASURES, TARGET, WEIGHT = "ids", "numbers", "measures", "target", "weight"
 
 Array = npt.NDArray[Any]
 RowNumbers = npt.NDArray[np.int64]
@@ -38,6 +39,12 @@ class Layout:
     """Positions of the fields given as `value x vector`, ascending."""
     crosses: tuple[tuple[int, int], ...] = ()
     """Positions of the two fields of each cross; crosses are the last columns of ids."""
+    measured: tuple[int, ...] = ()
+    """Positions of the fields whose numbers a model may see directly, ascending."""
+    binned: tuple[int, ...] = ()
+    """Positions of the fields whose ids are bins or signs of numbers rather than values."""
+    related: tuple[int, ...] | None = None
+    """Positions of the fields that MDL relates to each other, ascending; None means all."""
     counts: tuple[np.ndarray, ...] | None = field(default=None, compare=False, repr=False)
     """Training rows of every local id, per column, if known."""
 
@@ -73,19 +80,34 @@ class Inputs(NamedTuple):
     Attributes:
         ids_BF: joint ids, int64.
         numbers_BN: standardised numbers of the numerical fields, float32; 1 if missing.
+        measures_BM: numbers of the measured fields, float32; NaN if missing. None without such fields.
     """
 
     ids_BF: torch.Tensor
     numbers_BN: torch.Tensor
+    measures_BM: torch.Tensor | None = None
 
     def take(self, rows: slice | torch.Tensor) -> Inputs:
         """Some of the rows."""
-        return Inputs(*(tensor[rows] for tensor in self))
+        return self._map(lambda tensor: tensor[rows])
+
+    def to(self, device: torch.device) -> Inputs:
+        """The same rows on another device."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def _map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Inputs:
+        measures_BM = None if self.measures_BM is None else change(self.measures_BM)
+        return Inputs(change(self.ids_BF), change(self.numbers_BN), measures_BM)
 
     @staticmethod
     def concat(parts: Sequence[Inputs]) -> Inputs:
         """The rows of several batches."""
-        return Inputs(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
+        measures = [part.measures_BM for part in parts if part.measures_BM is not None]
+        return Inputs(
+            torch.cat([part.ids_BF for part in parts]),
+            torch.cat([part.numbers_BN for part in parts]),
+            torch.cat(measures) if measures else None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +132,7 @@ class Batch:
         if self.inputs.ids_BF.device == device:
             return self
         return Batch(
-            inputs=Inputs(*(tensor.to(device, non_blocking=True) for tensor in self.inputs)),
+            inputs=self.inputs.to(device),
             target_B=None if self.target_B is None else self.target_B.to(device, non_blocking=True),
             weight_B=None if self.weight_B is None else self.weight_B.to(device, non_blocking=True),
         )
@@ -126,7 +148,8 @@ class EncodedRows:
     Attributes:
         layout: what the ids mean.
         arrays: `ids` (R, F): local ids, int32. Optional: `numbers` (R, N): standardised numbers, float32, 1 if missing;
-            `target` (R): float32, or class index, int64; `weight` (R): sample weights, float32.
+            `measures` (R, M): numbers of the measured fields, float32, NaN if missing; `target` (R): float32, or class
+            index, int64; `weight` (R): sample weights, float32.
 
     Example:
         >>> layout = Layout(names=("colour", "size"), n_ids=(4, 3))
@@ -147,6 +170,8 @@ class EncodedRows:
         arrays: dict[str, Array] = {IDS: np.empty((0, layout.n_columns), dtype=np.int32)}
         if layout.numerical:
             arrays[NUMBERS] = np.empty((0, len(layout.numerical)), dtype=np.float32)
+        if layout.measured:
+            arrays[MEASURES] = np.empty((0, len(layout.measured)), dtype=np.float32)
         return cls(layout=layout, arrays=arrays)
 
     @property
@@ -159,6 +184,11 @@ class EncodedRows:
         """Standardised numbers."""
         found = self.arrays.get(NUMBERS)
         return np.empty((len(self), 0), dtype=np.float32) if found is None else found
+
+    @property
+    def measures_RM(self) -> npt.NDArray[np.float32] | None:
+        """Numbers of the measured fields; None without such fields."""
+        return self.arrays.get(MEASURES)
 
     @property
     def target_R(self) -> Array | None:
@@ -185,8 +215,13 @@ class EncodedRows:
         """Some of the rows as a batch, with joint ids."""
         taken = self.take(rows)
         ids_BF = np.add(taken.ids_RF, self.layout.offsets_F, dtype=np.int64)
+        measures_RM = taken.measures_RM
         return Batch(
-            inputs=Inputs(torch.from_numpy(ids_BF), torch.from_numpy(taken.numbers_RN)),
+            inputs=Inputs(
+                torch.from_numpy(ids_BF),
+                torch.from_numpy(taken.numbers_RN),
+                None if measures_RM is None else torch.from_numpy(measures_RM),
+            ),
             target_B=None if taken.target_R is None else torch.from_numpy(taken.target_R),
             weight_B=None if taken.weight_R is None else torch.from_numpy(taken.weight_R),
         )

@@ -1,7 +1,8 @@
 """Schema: the fields of a table, their kinds, and the target. All of it is inferred and can be overridden.
 
-A field is categorical or numerical. Whole numbers are the hard case: in the tables this library is made for, most are
-codes (a user, an hour, a flight), so they are categorical unless they look like a measure.
+A field is categorical, numerical or both. Whole numbers are the hard case: in the tables this library is made for, many
+are codes (a user, a flight), and some are amounts (an age, a duration). Their values, how they are written, and whether
+neighbouring numbers have alike targets in training rows decide.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from fielddep.config.settings import PER_FIELD_DEFAULT, Config, DataConfig, Kind, Numeric, for_field
+from fielddep.encoding.measures import order_matters
 from fielddep.encoding.target import Target
 from fielddep.encoding.values import as_whole_numbers, canonical, distinct_values, try_numbers
 from fielddep.errors import SchemaError, SplitError
@@ -39,34 +41,79 @@ _MANY_DENSE = 30
 _TOO_MANY_DENSE = 10_000
 """No amount takes every whole number of such a long range; numbered users, movies or tags do."""
 _ROWS_PER_VALUE = 30
+_MIN_ORDERED = 3
 _MIN_ROWS_UNIQUE = 20
 
 log = logging.getLogger(__name__)
 
 
-def infer_kind(column: pl.Series, missing_values: Iterable[str] = ("",), counted: pl.DataFrame | None = None) -> Kind:
-    """Categorical or numerical, by dtype, values and name; a categorical dtype is always categorical.
+@dataclass(frozen=True)
+class KindChoice:
+    """The kind of a column, and why, in one word."""
+
+    kind: Kind
+    reason: str
+
+
+def infer_kind(
+    column: pl.Series, missing_values: Iterable[str] = ("",), counted: pl.DataFrame | None = None
+) -> KindChoice:
+    """Categorical, numerical or both, by dtype, values, name and target; a categorical dtype is always categorical.
 
     Text counts as numbers if every text is a number without a leading zero, as in postcodes. Numbers with fractions are
-    numerical; for whole numbers, `looks_like_measure` decides.
+    numerical; whole numbers may be either (`_kind_of_whole`).
 
     Args:
         column: the raw column.
         missing_values: texts that mean missing.
-        counted: `distinct_values` of the column, if the caller has them already.
+        counted: `distinct_values` of the column, if the caller has them already; with a column `sum` of target minus
+            base rate over the rows of each value, the target has its say.
     """
     if isinstance(column.dtype, (pl.Categorical, pl.Enum)):
-        return "categorical"
+        return KindChoice("categorical", "typed")
     counted = distinct_values(column) if counted is None else counted
     values = counted["value"].alias(column.name)
     numbers = None if column.dtype == pl.Boolean else try_numbers(values, missing_values)
     if numbers is None or numbers.null_count() == len(numbers) or _has_leading_zero(values):
-        return "categorical"
+        return KindChoice("categorical", "text")
     if not (numbers.drop_nulls() % 1 == 0).all():
-        return "numerical"
+        return KindChoice("numerical", "fractions")
     whole = as_whole_numbers(values, missing_values)
-    n_known = int(counted["n"].filter(numbers.is_not_null()).sum())
-    return "numerical" if whole is not None and looks_like_measure(whole, n_known) else "categorical"
+    if whole is None:
+        return KindChoice("categorical", "text")
+    return _kind_of_whole(values, whole, counted)
+
+
+def _kind_of_whole(values: pl.Series, whole: pl.Series, counted: pl.DataFrame) -> KindChoice:
+    known = whole.is_not_null()
+    n_known, n_distinct = int(counted["n"].filter(known).sum()), whole.drop_nulls().n_unique()
+    if looks_like_measure(whole, n_known):
+        return KindChoice("numerical", "spread")
+    if is_id_name(whole.name):
+        return KindChoice("categorical", "name")
+    if n_distinct < _MIN_ORDERED:
+        return KindChoice("categorical", "few")
+    # A gap turns whole numbers of pandas into floats, so only floats without a gap were meant as such.
+    if known.all() and _written_as_float(values):
+        return KindChoice("numerical" if n_distinct > _MANY_DENSE else "both", "floats")
+    if "sum" not in counted.columns:
+        return KindChoice("categorical", "whole")
+    sums = pl.DataFrame({"value": whole, "sum": counted["sum"]}).drop_nulls().group_by("value").sum().sort("value")
+    if not order_matters(sums["sum"].to_numpy()):
+        return KindChoice("categorical", "unordered")
+    # Few rows per value would only memorise ids of their own; bins share what neighbours have in common.
+    return KindChoice("numerical" if n_known < _ROWS_PER_VALUE * n_distinct else "both", "ordered")
+
+
+def _written_as_float(values: pl.Series) -> bool:
+    if values.dtype == pl.String:
+        return bool(values.str.contains(r"\.").all())
+    return values.dtype.is_float()
+
+
+def may_be_ordered(choice: KindChoice) -> bool:
+    """Whether the target could change the kind of a column that was chosen without it."""
+    return choice.reason == "whole"
 
 
 def looks_like_measure(whole: pl.Series, n_rows: int) -> bool:
@@ -121,7 +168,7 @@ class Field:
 
     Attributes:
         name: its column.
-        kind: categorical or numerical.
+        kind: categorical (ids), numerical (a number, and ids of its bins) or both (ids and a number).
         numeric: how a numerical field enters the model; None for a categorical one.
     """
 
@@ -249,7 +296,7 @@ def candidate_names(columns: Sequence[str], config: Config) -> list[str]:
 
 def plan_field(name: str, counted: pl.DataFrame, data: DataConfig) -> Field | str:
     """The field of a column, or why it is useless; `counted` is `distinct_values` of the column."""
-    kind = data.kinds.get(name) or infer_kind(counted["value"].alias(name), data.missing_values, counted)
+    kind = data.kinds.get(name) or infer_kind(counted["value"].alias(name), data.missing_values, counted).kind
     if may_skip(name, data):
         reason = skip_reason(counted.with_columns(value=canonical(counted["value"], data.missing_values)), kind)
         if reason:
@@ -279,7 +326,7 @@ def skip_reason(counted: pl.DataFrame, kind: Kind) -> str | None:
     unique = n_distinct == n_rows and not counted["value"].has_nulls()
     if n_rows < _MIN_ROWS_UNIQUE or not unique:
         return None
-    if kind == "categorical":
+    if kind != "numerical":
         return "it has one value per row"
     return "it numbers the rows" if is_row_number(counted["value"]) else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -21,6 +21,7 @@ ClassLabel = str | int | float | bool
 
 _MAX_CLASSES = 1000
 _MAX_NUMBER_CLASSES = 20
+_MAX_SCORE = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +139,18 @@ def guess_task(column: pl.Series, missing_values: Iterable[str] = ("",)) -> Know
 def class_texts(classes: Iterable[ClassLabel]) -> list[str]:
     """Canonical text of each class; labels of any type are matched by it."""
     return [str(canonical(pl.Series([label]))[0]) for label in classes]
+
+
+def target_score(target: Target) -> Callable[[npt.NDArray[Any]], npt.NDArray[np.float64]]:
+    """A function from encoded targets to one number per row that says how high they are.
+
+    Regression: the standardised target, with outliers cut. Several classes: whether every other class occurred.
+    """
+    if target.task == "regression":
+        return lambda encoded: np.clip(encoded.astype(np.float64), -_MAX_SCORE, _MAX_SCORE)
+    if target.task == "binary":
+        return lambda encoded: encoded.astype(np.float64)
+    return lambda encoded: (encoded % 2).astype(np.float64)
 
 
 def _classes(column: pl.Series, missing_values: Iterable[str]) -> tuple[ClassLabel, ...]:

@@ -12,6 +12,7 @@ from fielddep.config.mdl import MDLConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.errors import SchemaError
 from fielddep.nn import kernels
+from fielddep.nn.direct import DirectNetwork
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.interactions import BilinearInteractions
 from fielddep.nn.kernels.network_input import look_up, network_input, sum_of_fields
@@ -26,6 +27,9 @@ TRACKED_ROWS = 256
 class MDL(FieldModel):
     """The model of the paper. Every point in which paper and reference code differ is a setting of `MDLConfig`.
 
+    For a table with numbers it has a second part, `direct`. Predictions add both outputs with the weights `mix_2`,
+    which `training/mixing.py` finds on validation rows; training mode is for the paper's part alone.
+
     Example:
         >>> layout = Layout(names=("user", "item", "hour"), n_ids=(5, 7, 26))
         >>> model = MDL(layout, 1, MDLConfig(d_embed=4))
@@ -34,6 +38,8 @@ class MDL(FieldModel):
     """
 
     dependency_inputs_Q: torch.Tensor
+    mix_2: torch.Tensor | None
+    """Weights of the outputs of `direct` and of the paper's part."""
 
     def __init__(self, layout: Layout, n_outputs: int, config: MDLConfig) -> None:
         super().__init__(layout, n_outputs)
@@ -71,9 +77,17 @@ class MDL(FieldModel):
             dropout=config.dropout,
         )
 
+        sees_numbers = config.direct == "auto" and bool(layout.measured)
+        self.direct = DirectNetwork(layout, n_outputs, config) if sees_numbers else None
+        self.register_buffer("mix_2", torch.tensor([0.0, 1.0]) if sees_numbers else None)
+
     def forward(self, inputs: Inputs) -> torch.Tensor:
-        """Logits (B, C) after T steps of refinement."""
-        return self._logits(inputs)[0]
+        """Logits (B, C) after T steps of refinement, mixed with those of the direct network unless in training."""
+        logits_BC = self._logits(inputs)[0]
+        if self.training or self.direct is None or self.mix_2 is None:
+            return logits_BC
+        mixed_BC: torch.Tensor = self.mix_2[0] * self.direct(inputs) + self.mix_2[1] * logits_BC
+        return mixed_BC
 
     def training_forward(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Logits, and zeta times the dependency loss if `dependencies = "global"`."""

@@ -18,7 +18,7 @@ import polars as pl
 
 from fielddep.config.settings import Config
 from fielddep.encoding.encoder import Encoder
-from fielddep.encoding.rows import IDS, NUMBERS, TARGET, WEIGHT, Array
+from fielddep.encoding.rows import IDS, MEASURES, NUMBERS, TARGET, WEIGHT, Array
 from fielddep.errors import StoreError
 from fielddep.tables.files import MANIFEST, ManifestFormat, write_atomically, write_json
 
@@ -132,6 +132,8 @@ def array_specs(encoder: Encoder) -> tuple[ArraySpec, ...]:
     specs = [ArraySpec(name=IDS, dtype="<i4", width=layout.n_columns)]
     if layout.numerical:
         specs.append(ArraySpec(name=NUMBERS, dtype="<f4", width=len(layout.numerical)))
+    if layout.measured:
+        specs.append(ArraySpec(name=MEASURES, dtype="<f4", width=len(layout.measured)))
     specs.append(ArraySpec(name=TARGET, dtype="<i8" if target.task == "multiclass" else "<f4"))
     if encoder.schema.weight is not None:
         specs.append(ArraySpec(name=WEIGHT, dtype="<f4"))

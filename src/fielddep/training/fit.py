@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from fielddep.config.settings import Config
+from fielddep.config.settings import Config, TrainConfig, direct_settings
 from fielddep.config.trees import TreeConfig
 from fielddep.encoding.rows import Layout
 from fielddep.encoding.split import Parts
@@ -20,12 +20,14 @@ from fielddep.encoding.target import Target
 from fielddep.errors import ConfigError, TrainingError
 from fielddep.nn import build_model
 from fielddep.nn.layers import BatchNorm
+from fielddep.nn.mdl import MDL
 from fielddep.nn.model import FieldModel
 from fielddep.observer import Observer
 from fielddep.store.loader import Loader
 from fielddep.store.store import Store
 from fielddep.training.checkpoint import HISTORY, CheckpointFolder, Evaluation, History
 from fielddep.training.metrics import Measured, base_rate_metrics, measure
+from fielddep.training.mixing import find_mix
 from fielddep.training.optim import rarity_scale
 from fielddep.training.prepare import Prepared, prepare
 from fielddep.training.trainer import Trainer
@@ -45,6 +47,8 @@ def check_device(name: str, setting: str = "device") -> None:
         ) from None
 
 
+DIRECT = "direct"
+"""Folder of the checkpoints of MDL's direct network, below those of MDL."""
 COPIES_IN_TRAINING = {"adagrad": 2, "adam": 3}
 """Copies of all weights in training: the weights and the state of the optimizer. Averaging adds one, and so do the best
 weights without a checkpoint folder. Dense weights also have a gradient of their size; that of a table is sparse."""
@@ -149,27 +153,56 @@ def _train_network(
     prepared: Prepared, observer: Observer, checkpoints: Path | None, *, resume: bool
 ) -> tuple[FieldModel, History]:
     config, encoder, target = prepared.config, prepared.encoder, prepared.target
-    assert config.train.batch_size is not None
-    rows = prepared.parts["train"]
     _check_memory(encoder.layout, target, config, best_in_memory=checkpoints is None)
     model = build_for(target, encoder.layout, config)
-    _check_batches(len(rows), model, config)
+    _check_batches(len(prepared.parts["train"]), model, config)
+    history = History(None if checkpoints is None else checkpoints / HISTORY)
+    with torch_threads(config.train.threads):
+        if isinstance(model, MDL) and model.direct is not None:
+            direct = direct_settings(config.train, n_rows=len(prepared.parts["train"]))
+            folder = None if checkpoints is None else checkpoints / DIRECT
+            _train_part(model.direct, prepared, direct, observer, History(), folder, resume=resume)
+            model.direct.requires_grad_(False)
+        _train_part(model, prepared, config.train, observer, history, checkpoints, resume=resume)
+        if isinstance(model, MDL) and model.direct is not None:
+            find_mix(model, target, prepared.parts["validation"])
+            history.add(_mixed_evaluation(model, prepared, history))
+    return model, history
+
+
+def _train_part(
+    model: FieldModel,
+    prepared: Prepared,
+    config: TrainConfig,
+    observer: Observer,
+    history: History,
+    folder: Path | None,
+    *,
+    resume: bool,
+) -> None:
+    """Train a model, or one part of it that is a model of its own, in place."""
+    encoder, rows = prepared.encoder, prepared.parts["train"]
+    assert config.batch_size is not None
     with torch.no_grad():
         model.bias.copy_(prepared.base_C)
-    trainer = Trainer(
+    Trainer(
         model,
-        target,
-        config.train,
-        train=Loader(rows, batch_size=config.train.batch_size, seed=config.train.seed),
+        prepared.target,
+        config,
+        train=Loader(rows, batch_size=config.batch_size, seed=config.seed),
         validation=prepared.parts["validation"],
-        prepare=UnknownTraining(encoder.layout, encoder.counts, rate=config.train.unknown_rate, seed=config.train.seed),
-        l2_scale_I=rarity_scale(encoder.counts, config.train.l2_rarity) if config.train.l2_rarity else None,
+        prepare=UnknownTraining(encoder.layout, encoder.counts, rate=config.unknown_rate, seed=config.seed),
+        l2_scale_I=rarity_scale(encoder.counts, config.l2_rarity) if config.l2_rarity else None,
         observer=observer,
-        history=History(None if checkpoints is None else checkpoints / HISTORY),
-        checkpoints=None if checkpoints is None else CheckpointFolder(checkpoints),
-    )
-    with torch_threads(config.train.threads):
-        return model, trainer.fit(resume=resume)
+        history=history,
+        checkpoints=None if folder is None else CheckpointFolder(folder),
+    ).fit(resume=resume)
+
+
+def _mixed_evaluation(model: FieldModel, prepared: Prepared, history: History) -> Evaluation:
+    """The validation metrics of both parts together, as a last evaluation after the history of MDL's own."""
+    measured = measure(model.outputs, prepared.target, prepared.parts["validation"].chunks())
+    return replace(history[-1], validation=measured.metrics, best=True)
 
 
 @contextmanager
