@@ -127,6 +127,7 @@ class CodedColumn:
         numbers: in mode "numbers", the number of every code; NaN for missing.
         reason: why it is skipped.
         missing_values: texts that mean missing.
+        date_format: format of dates, if the settings name it.
     """
 
     name: str
@@ -136,6 +137,7 @@ class CodedColumn:
     numbers: Floats
     reason: str | None
     missing_values: tuple[str, ...]
+    date_format: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,7 +19,7 @@ import polars as pl
 
 from fielddep.encoding.coded import CodedTable
 from fielddep.encoding.crosses import CROSS_PREFIX, Cross, cross_name
-from fielddep.encoding.field import Codec, EncodedField, FieldEncoder
+from fielddep.encoding.field import Codec, EncodedField, FieldCells, FieldEncoder
 from fielddep.encoding.numbers import QuantileBins, ScaledNumbers
 from fielddep.encoding.one_row import is_plain
 from fielddep.encoding.rows import IDS, NUMBERS, TARGET, WEIGHT, Array, EncodedRows, Layout
@@ -141,13 +141,12 @@ class Encoder:
             SchemaError: names all fields that the table lacks.
             UnknownValueError: for a value never seen in training, with `handle_unknown = "error"`.
         """
-        check_columns(table.columns, self.schema.field_names)
+        check_columns(table.columns, self.schema.columns)
+        cells = FieldCells(table.__getitem__, self.missing_values)
         refuse = (handle_unknown or self.handle_unknown) == "error"
         columns = [
-            field_encoder.encode(
-                table[field_encoder.field.name], first_row=first_row, refuse_unknown=refuse, row_by_row=row_by_row
-            )
-            for field_encoder in self.field_encoders
+            c.encode(cells.of(c.field), first_row=first_row, refuse_unknown=refuse, row_by_row=row_by_row)
+            for c in self.field_encoders
         ]
         arrays = self._join(columns, len(table))
         if with_target:
@@ -160,11 +159,14 @@ class Encoder:
         Raises:
             SchemaError: names all fields that the row lacks.
         """
-        check_columns(row, self.schema.field_names)
+        check_columns(row, self.schema.columns)
+        cells = FieldCells(lambda name: pl.Series(name, [row[name]]), self.missing_values)
         columns = []
         for field_encoder in self.field_encoders:
-            value = row[field_encoder.field.name]
-            column = field_encoder.encode_values([value]) if is_plain(value) else None
+            field, value = field_encoder.field, row[field_encoder.field.column]
+            if not is_plain(value):
+                return None
+            column = field_encoder.encode_values([value] if field.part is None else cells.of(field).to_list())
             if column is None or (column.n_unknown and self.handle_unknown == "error"):
                 return None
             columns.append(column)
@@ -327,10 +329,10 @@ class ColumnTables:
     def __init__(self, table: CodedTable, encoder: Encoder) -> None:
         assert encoder.schema.target is not None
         self.table, self.encoder, self._target = table, encoder, encoder.schema.target
-        self._names = encoder.schema.field_names
+        self._names = [field.column for field in encoder.schema.fields]
+        cells = FieldCells(lambda name: table.columns[name].values, encoder.missing_values)
         self._fields = [
-            None if self._is_numbers(name) else field_encoder.encode(table.columns[name].values)
-            for name, field_encoder in zip(self._names, encoder.field_encoders, strict=True)
+            None if self._is_numbers(c.field.column) else c.encode(cells.of(c.field)) for c in encoder.field_encoders
         ]
         self._targets = None if self._is_numbers(self._target.name) else self._target_table()
         self._weights = self._weight_table()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from fielddep.config.settings import DataConfig, for_field
+from fielddep.encoding.dates import Times, read_times
 from fielddep.encoding.numbers import (
     Moments,
     QuantileBins,
@@ -29,6 +30,29 @@ from fielddep.errors import UnknownValueError
 Codec = Vocabulary | ScaledNumbers | QuantileBins
 
 
+class FieldCells:
+    """The cells of fields in some rows: those of their columns, or parts of dates, which are parsed once per column.
+
+    Args:
+        column: the column of a name.
+        missing_values: texts that mean missing.
+    """
+
+    def __init__(self, column: Callable[[str], pl.Series], missing_values: tuple[str, ...]) -> None:
+        self._column, self._missing_values = column, missing_values
+        self._times: dict[str, Times] = {}
+
+    def of(self, field: Field) -> pl.Series:
+        """Cells of a field, which its `FieldEncoder` takes."""
+        if field.part is None or field.format is None:
+            return self._column(field.column)
+        times = self._times.get(field.column)
+        if times is None:
+            times = read_times(self._column(field.column), field.format, self._missing_values)
+            self._times[field.column] = times
+        return times.part(field.part, field.origin or 0).alias(field.name)
+
+
 @dataclass(frozen=True, kw_only=True)
 class EncodedField:
     """One encoded column; `numbers` only for a field given as `value x vector`."""
@@ -41,12 +65,12 @@ class EncodedField:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FieldEncoder:
-    """What was learned about one field from training rows.
+    """What was learned about one field from training rows. It takes cells as `FieldCells` has them.
 
     Attributes:
         field: name and kind.
         codec: vocabulary (categorical and log2 fields), scale or bins.
-        missing_values: texts that mean missing.
+        missing_values: texts that mean missing in the column of the field.
     """
 
     field: Field
@@ -57,7 +81,7 @@ class FieldEncoder:
     def from_counts(
         cls, field: Field, trained: pl.DataFrame, config: DataConfig, counted: pl.DataFrame | None = None
     ) -> FieldEncoder:
-        """Learn from different raw values (value) and the rows of each (n).
+        """Learn from different cells (value) and the rows of each (n).
 
         Args:
             field: name and kind.
@@ -65,7 +89,7 @@ class FieldEncoder:
             config: settings.
             counted: values for the vocabulary, if it should not count training rows.
         """
-        missing = config.missing_values
+        missing = field_missing(field, config.missing_values)
         codec: Codec
         if field.numeric in ("scale", "quantile"):
             numbers = as_number(trained["value"].alias(field.name), missing)
@@ -79,7 +103,7 @@ class FieldEncoder:
             counted = trained if counted is None else counted
             texts = field_texts(field, counted["value"].alias(field.name), missing)
             codec = learn_vocabulary(field, counted.with_columns(value=texts), config)
-        return cls(field=field, codec=codec, missing_values=missing)
+        return cls(field=field, codec=codec, missing_values=config.missing_values)
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
@@ -106,8 +130,8 @@ class FieldEncoder:
             if few is not None and not (few.n_unknown and refuse_unknown):
                 return few
         if not isinstance(self.codec, Vocabulary):
-            return _encode_numbers(self.codec, as_number(column, self.missing_values, first_row=first_row).to_numpy())
-        texts = field_texts(self.field, column, self.missing_values, first_row=first_row)
+            return _encode_numbers(self.codec, as_number(column, self._missing, first_row=first_row).to_numpy())
+        texts = field_texts(self.field, column, self._missing, first_row=first_row)
         ids, n_unknown = self.codec.encode(texts)
         if n_unknown and refuse_unknown:
             raise self._unknown_error(texts, self.codec, first_row)
@@ -126,10 +150,14 @@ class FieldEncoder:
         ids, n_unknown = self.codec.encode_few(texts)
         return EncodedField(ids=ids, numbers=None, n_unknown=n_unknown, n_missing=texts.count(None))
 
+    @property
+    def _missing(self) -> tuple[str, ...]:
+        return field_missing(self.field, self.missing_values)
+
     @cached_property
     def _missing_texts(self) -> frozenset[str]:
         of_numbers = () if isinstance(self.codec, Vocabulary) else NUMBER_MISSING
-        return missing_texts((*self.missing_values, *of_numbers))
+        return missing_texts((*self._missing, *of_numbers))
 
     def decode(self, ids: npt.NDArray[np.int32], numbers: npt.NDArray[np.float32] | None) -> pl.Series:
         """Values of local ids: text, an interval or a number; null for missing."""
@@ -147,13 +175,13 @@ class FieldEncoder:
             labels = pl.concat([labels.head(FIRST_ID), log2_intervals(labels.slice(FIRST_ID))])
         return labels.alias(self.field.name)
 
-    def cell_texts(self, column: pl.Series) -> pl.Series:
-        """Canonical texts of the cells of a column; null for cells that this field treats as missing."""
-        texts = canonical(column, self.missing_values)
-        if self.field.numeric is None:
+    def cell_texts(self, column: pl.Series, cells: pl.Series) -> pl.Series:
+        """Canonical texts of the field's column; null where this field, given its cells, treats them as missing."""
+        texts = canonical(column, self.missing_values).alias(self.field.name)
+        if self.field.numeric is None and self.field.part is None:
             return texts
-        known = as_number(column, self.missing_values).is_not_null()
-        return pl.select(pl.when(known).then(texts)).to_series().alias(column.name)
+        known = (cells if self.field.part else as_number(cells, self.missing_values)).is_not_null()
+        return pl.select(pl.when(known).then(texts)).to_series().alias(self.field.name)
 
     def _unknown_error(self, texts: pl.Series, vocabulary: Vocabulary, first_row: int) -> UnknownValueError:
         rows = vocabulary.unknown_rows(texts)
@@ -180,6 +208,11 @@ def _is_simple(dtype: pl.DataType) -> bool:
     return text or dtype.is_integer() or isinstance(dtype, (pl.Boolean, pl.Float64, pl.Null))
 
 
+def field_missing(field: Field, missing_values: tuple[str, ...]) -> tuple[str, ...]:
+    """Texts that mean missing in the cells of a field: none in parts of dates, where 0 is an hour."""
+    return missing_values if field.part is None else ()
+
+
 def learn_vocabulary(field: Field, counted: pl.DataFrame, config: DataConfig) -> Vocabulary:
     """The vocabulary of texts (value), null for missing, and the rows of each (n)."""
     known = counted.filter(pl.col("value").is_not_null())
@@ -187,7 +220,7 @@ def learn_vocabulary(field: Field, counted: pl.DataFrame, config: DataConfig) ->
         known["value"],
         known["n"],
         int(counted["n"].sum()) - int(known["n"].sum()),
-        for_field(config.min_count, field.name, 1),
+        for_field(config.min_count, field.column, 1),
         keep_rare=config.handle_unknown == "error",
     )
 

@@ -21,8 +21,9 @@ import polars as pl
 
 from fielddep.config.settings import Config, Kind
 from fielddep.encoding.coded import DEFAULT_SIZES, Array, Cells, CodedColumn, CodedTable, MemoryCells, Mode, Sizes
-from fielddep.encoding.schema import candidate_names, infer_kind, may_skip, skip_reason
-from fielddep.encoding.values import as_number, canonical, first_not_a_number, time_numbers
+from fielddep.encoding.dates import find_format, time_numbers
+from fielddep.encoding.schema import candidate_names, infer_kind, known_kind, may_skip, skip_reason
+from fielddep.encoding.values import as_number, canonical, first_not_a_number
 from fielddep.errors import SplitError
 
 log = logging.getLogger(__name__)
@@ -95,6 +96,7 @@ class ColumnInterner:
         may_skip: whether the column may be skipped as useless.
         number_policy: whether it may become numbers: "never", if it looks like a "measure", "always" if all values are
             numbers, or as "times", for the column of a split by time.
+        date_format: format of dates, if the settings name it.
         state: result of `state`, to resume from there.
         texts: the texts known at that point.
     """
@@ -108,6 +110,7 @@ class ColumnInterner:
         missing_values: Iterable[str] = ("",),
         may_skip: bool = False,
         number_policy: NumberPolicy = "never",
+        date_format: str | None = None,
         state: dict[str, Any] | None = None,
         texts: pl.Series | None = None,
     ) -> None:
@@ -123,11 +126,12 @@ class ColumnInterner:
         self._judged: bool = known.get("judged", False)
         self._judge_numbers_at: int = known.get("judge_numbers_at", sizes.max_distinct)
         self._is_clock: bool = known.get("is_clock", False)
+        self.date_format, self._found_format = date_format, known.get("found_format", date_format)
         self._warn_at: int = known.get("warn_at", sizes.many_distinct)
 
     def state(self) -> dict[str, Any]:
         """What is needed to resume, as plain values."""
-        names = ("judged", "judge_numbers_at", "is_clock", "warn_at")
+        names = ("judged", "judge_numbers_at", "is_clock", "found_format", "warn_at")
         return {"mode": self.mode, "reason": self.reason, **{name: getattr(self, f"_{name}") for name in names}}
 
     def take(self, column: pl.Series, first_row: int) -> Array | None:
@@ -145,7 +149,7 @@ class ColumnInterner:
         """Values as numbers; null for missing."""
         if self.number_policy != "times":
             return as_number(column, self.missing_values, first_row=first_row)
-        numbers, is_clock = time_numbers(column)
+        numbers, is_clock = time_numbers(column, self._found_format, self.missing_values, first_row)
         if is_clock != self._is_clock and numbers.null_count() < len(numbers):
             raise SplitError(
                 f"split.column {self.name!r} must hold times of one format; dates and plain numbers are mixed from "
@@ -201,7 +205,10 @@ class ColumnInterner:
     def _is_measure(self, n_rows: int) -> bool:
         counted = self._counted(n_rows)
         if self.number_policy == "times":
-            self._is_clock = time_numbers(counted["value"].alias(self.name))[1]
+            # Later rows alone may leave open which of day and month comes first.
+            self._found_format = self.date_format or find_format(counted["value"], self.missing_values)
+            values = counted["value"].alias(self.name)
+            self._is_clock = time_numbers(values, self._found_format, self.missing_values)[1]
             return True
         if self.number_policy == "always":
             return first_not_a_number(counted["value"], self.missing_values) is None
@@ -265,6 +272,7 @@ class TableInterner:
                 missing_values=config.data.missing_values,
                 may_skip=name not in special and may_skip(name, config.data),
                 number_policy=_number_policy(name, config),
+                date_format=config.data.date_formats.get(name),
                 state=states[i] if states else None,
                 texts=(texts or {}).get(i),
             )
@@ -291,6 +299,7 @@ class TableInterner:
                 numbers=numbers.fill_null(np.nan).to_numpy(),
                 reason=interner.reason,
                 missing_values=interner.missing_values,
+                date_format=interner.date_format,
             )
             interner.dictionary = Dictionary()  # frees the numbering
         return CodedTable(cells=self.cells, columns=columns, sizes=self.sizes)
@@ -320,6 +329,7 @@ def _number_policy(name: str, config: Config) -> NumberPolicy:
         return "always" if data.task in ("auto", "regression") else "never"
     if name == split.column:
         return "times" if split.method == "time" and name not in (data.fields or ()) else "never"
-    if name in data.kinds:
-        return "always" if data.kinds[name] == "numerical" else "never"
+    kind = known_kind(name, data)
+    if kind is not None:
+        return "always" if kind == "numerical" else "never"
     return "measure"

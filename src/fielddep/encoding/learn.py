@@ -19,9 +19,9 @@ from fielddep.config.settings import Config, DataConfig
 from fielddep.encoding.coded import CodedTable
 from fielddep.encoding.crosses import Cross, Ids, PairCounts, cross_positions, find_crosses
 from fielddep.encoding.encoder import ColumnTables, Encoder, bad_weight
-from fielddep.encoding.field import Codec, FieldEncoder, field_texts, learn_vocabulary
+from fielddep.encoding.field import Codec, FieldCells, FieldEncoder, field_texts, learn_vocabulary
 from fielddep.encoding.numbers import Moments, QuantileBins, ScaledNumbers, default_n_bins, number_counts
-from fielddep.encoding.schema import Field, build_schema, candidate_names, make_field, plan_field
+from fielddep.encoding.schema import Field, Plan, build_schema, candidate_names, make_field, plan_field
 from fielddep.encoding.split import PART_NAMES, ReadParts, count_parts
 from fielddep.encoding.target import Target, infer_target, missing_target
 from fielddep.encoding.values import as_number, canonical, distinct_values, try_numbers
@@ -44,7 +44,8 @@ def learn_encoder(table: CodedTable, config: Config, parts: ReadParts, n_train: 
     if data.weight is not None:
         _check_weights(table, data.weight, parts)
     schema = build_schema(_plan(table, config, counts), target, config)
-    field_encoders = tuple(_learn_field(table, field, config, counts, parts, n_train) for field in schema.fields)
+    cells = FieldCells(lambda name: table.columns[name].values, data.missing_values)
+    field_encoders = tuple(_learn_field(table, field, config, counts, parts, n_train, cells) for field in schema.fields)
     encoder = Encoder(
         schema=schema,
         field_encoders=field_encoders,
@@ -84,10 +85,9 @@ def count_codes(table: CodedTable, parts: ReadParts) -> RowCounts:
     return RowCounts(train={name: counts - held_out[name] for name, counts in every.items()}, all=every)
 
 
-def _counted(table: CodedTable, name: str, counts: Counts) -> pl.DataFrame:
-    """Values that occur in the counted rows (value), with the rows of each (n)."""
-    seen = pl.Series(counts > 0)
-    return pl.DataFrame({"value": table.columns[name].values.filter(seen), "n": counts[counts > 0]})
+def _counted(values: pl.Series, counts: Counts) -> pl.DataFrame:
+    """Values, given by code, that occur in the counted rows (value), with the rows of each (n)."""
+    return pl.DataFrame({"value": values.filter(pl.Series(counts > 0)), "n": counts[counts > 0]})
 
 
 # --- target and weight ----------------------------------------------------------------------------------------
@@ -103,9 +103,9 @@ def _learn_target(table: CodedTable, config: Config, counts: RowCounts, parts: R
         moments = _moments(table, name, parts)
         return Target(name=name, task="regression", mean=moments.mean, scale=moments.std)
     _refuse_missing_codes(table, name, counts.all[name])
-    trained = _counted(table, name, counts.train[name])
+    trained = _counted(table.columns[name].values, counts.train[name])
     # Classes come from all rows, so a class that occurs in validation rows only is not an error.
-    values = _counted(table, name, counts.all[name])["value"].alias(name)
+    values = _counted(table.columns[name].values, counts.all[name])["value"].alias(name)
     if data.task == "regression" or try_numbers(values, data.missing_values) is not None:
         table.check_numbers(name)
     target = infer_target(values, data.task, data.missing_values, n_rows=table.n_rows)
@@ -150,29 +150,37 @@ def _check_weights(table: CodedTable, name: str, parts: ReadParts) -> None:
 # --- fields ---------------------------------------------------------------------------------------------------
 
 
-def _plan(table: CodedTable, config: Config, counts: RowCounts) -> dict[str, Field | str]:
-    planned: dict[str, Field | str] = {}
+def _plan(table: CodedTable, config: Config, counts: RowCounts) -> dict[str, Plan]:
+    planned: dict[str, Plan] = {}
     for name in candidate_names(list(table.columns), config):
         column = table.columns[name]
         if column.mode == "skipped":
             planned[name] = column.reason or "it has one value per row"
         elif column.mode == "numbers":
             # It looked like a measure when it was read; otherwise it would have codes.
-            planned[name] = make_field(name, "numerical", config.data)
+            planned[name] = (make_field(name, "numerical", config.data),)
         else:
-            planned[name] = plan_field(name, _counted(table, name, counts.train[name]), config.data)
+            trained = _counted(column.values, counts.train[name])
+            planned[name] = plan_field(name, trained, config.data, column.values)
     return planned
 
 
 def _learn_field(
-    table: CodedTable, field: Field, config: Config, counts: RowCounts, parts: ReadParts, n_train: int
+    table: CodedTable,
+    field: Field,
+    config: Config,
+    counts: RowCounts,
+    parts: ReadParts,
+    n_train: int,
+    cells: FieldCells,
 ) -> FieldEncoder:
-    if table.columns[field.name].mode == "numbers":
+    if table.columns[field.column].mode == "numbers":
         return _learn_numbers(table, field, config.data, parts, n_train)
-    if field.kind == "numerical":
-        table.check_numbers(field.name)
-    trained = _counted(table, field.name, counts.train[field.name])
-    counted = _counted(table, field.name, counts.all[field.name]) if config.data.counts_from == "all" else None
+    if field.kind == "numerical" and field.part is None:
+        table.check_numbers(field.column)
+    values = cells.of(field)
+    trained = _counted(values, counts.train[field.column])
+    counted = _counted(values, counts.all[field.column]) if config.data.counts_from == "all" else None
     return FieldEncoder.from_counts(field, trained, config.data, counted)
 
 

@@ -1,7 +1,8 @@
 """Schema: the fields of a table, their kinds, and the target. All of it is inferred and can be overridden.
 
-A field is categorical or numerical. Whole numbers are the hard case: in the tables this library is made for, most are
-codes (a user, an hour, a flight), so they are categorical unless they look like a measure.
+A field is categorical or numerical; a column of dates gives several fields, one for each part. Whole numbers are the
+hard case: in the tables this library is made for, most are codes (a user, an hour, a flight), so they are categorical
+unless they look like a measure.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from fielddep.config.settings import PER_FIELD_DEFAULT, Config, DataConfig, Kind, Numeric, for_field
+from fielddep.encoding.dates import Part, choose_format, find_format, is_date_type, read_times
 from fielddep.encoding.target import Target
 from fielddep.encoding.values import as_whole_numbers, canonical, distinct_values, try_numbers
 from fielddep.errors import SchemaError, SplitError
@@ -45,10 +47,10 @@ log = logging.getLogger(__name__)
 
 
 def infer_kind(column: pl.Series, missing_values: Iterable[str] = ("",), counted: pl.DataFrame | None = None) -> Kind:
-    """Categorical or numerical, by dtype, values and name; a categorical dtype is always categorical.
+    """Categorical, numerical or date, by dtype, values and name; a categorical dtype is always categorical.
 
-    Text counts as numbers if every text is a number without a leading zero, as in postcodes. Numbers with fractions are
-    numerical; for whole numbers, `looks_like_measure` decides.
+    Text is a date if one format fits all of it. It counts as numbers if every text is a number without a leading
+    zero, as in postcodes. Numbers with fractions are numerical; for whole numbers, `looks_like_measure` decides.
 
     Args:
         column: the raw column.
@@ -57,10 +59,16 @@ def infer_kind(column: pl.Series, missing_values: Iterable[str] = ("",), counted
     """
     if isinstance(column.dtype, (pl.Categorical, pl.Enum)):
         return "categorical"
+    if is_date_type(column.dtype):
+        return "date"
     counted = distinct_values(column) if counted is None else counted
     values = counted["value"].alias(column.name)
-    numbers = None if column.dtype == pl.Boolean else try_numbers(values, missing_values)
-    if numbers is None or numbers.null_count() == len(numbers) or _has_leading_zero(values):
+    if column.dtype == pl.Boolean:
+        return "categorical"
+    numbers = try_numbers(values, missing_values)
+    if numbers is None:
+        return "categorical" if find_format(values, missing_values) is None else "date"
+    if numbers.null_count() == len(numbers) or _has_leading_zero(values):
         return "categorical"
     if not (numbers.drop_nulls() % 1 == 0).all():
         return "numerical"
@@ -117,17 +125,34 @@ def _has_leading_zero(column: pl.Series) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One column that a model sees.
+    """One input of a model: a column, or a part of the dates in a column.
 
     Attributes:
-        name: its column.
+        name: that of its column, or of column and part.
         kind: categorical or numerical.
         numeric: how a numerical field enters the model; None for a categorical one.
+        column: the column of the table that it is read from; by default its name.
+        part: the part of a date that it holds; None if the field is the column itself.
+        format: how text in a column of dates is parsed; see `dates.read_times`.
+        origin: earliest time of the training rows in a column of dates, in microseconds since 1970.
     """
 
     name: str
     kind: Kind
     numeric: Numeric | None = None
+    column: str = None  # type: ignore[assignment]  # set below
+    part: Part | None = None
+    format: str | None = None
+    origin: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.column is None:
+            object.__setattr__(self, "column", self.name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; what only parts of dates have is absent from other fields."""
+        always = {"name": self.name, "kind": self.kind, "numeric": self.numeric}
+        return always if self.part is None else dict(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,10 +178,15 @@ class Schema:
         """Names of the fields."""
         return tuple(field.name for field in self.fields)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the fields are read from, each once."""
+        return tuple(dict.fromkeys(field.column for field in self.fields))
+
     def to_json(self) -> dict[str, Any]:
         """Plain values that `json` can write and `from_json` reads back to an equal schema."""
         return {
-            "fields": [dict(vars(field)) for field in self.fields],
+            "fields": [field.to_json() for field in self.fields],
             "target": None if self.target is None else self.target.to_json(),
             "weight": self.weight,
             "split_column": self.split_column,
@@ -183,19 +213,38 @@ def target_name(columns: Sequence[str], config: Config) -> str:
     return config.data.target
 
 
-def build_schema(planned: Mapping[str, Field | str], target: Target, config: Config) -> Schema:
+Plan = tuple[Field, ...] | str
+"""The fields of a column, or why it is useless."""
+
+
+def build_schema(planned: Mapping[str, Plan], target: Target, config: Config) -> Schema:
     """The schema of planned columns, with a warning for each skipped one.
 
     Raises:
         SchemaError: for fewer than two fields.
     """
     skipped = tuple((name, reason) for name, reason in planned.items() if isinstance(reason, str))
-    fields = tuple(field for field in planned.values() if isinstance(field, Field))
+    fields = _unique_names(
+        [field for plan in planned.values() if not isinstance(plan, str) for field in plan],
+        {*planned, target.name, *filter(None, (config.data.weight, config.split.column))},
+    )
     _check_enough(fields, skipped)
     for name, reason in skipped:
         log.warning("field %r is left out: %s; name its kind in data.kinds to keep it", name, reason)
     weight, split_column = config.data.weight, config.split.column
     return Schema(fields=fields, target=target, weight=weight, split_column=split_column, skipped=skipped)
+
+
+def _unique_names(fields: Sequence[Field], columns: set[str]) -> tuple[Field, ...]:
+    """The fields with underscores behind the names of parts that are names of columns too."""
+    named, taken = [], set(columns)
+    for field in fields:
+        name = field.name
+        while field.part is not None and name in taken:
+            name += "_"
+        taken.add(name)
+        named.append(replace(field, name=name))
+    return tuple(named)
 
 
 def check_column_names(columns: Sequence[str], config: Config) -> None:
@@ -207,6 +256,7 @@ def check_column_names(columns: Sequence[str], config: Config) -> None:
         ("data.fields", data.fields or ()),
         ("data.exclude", data.exclude),
         ("data.kinds", data.kinds),
+        ("data.date_formats", data.date_formats),
         ("data.numeric", _named(data.numeric)),
         ("data.min_count", _named(data.min_count)),
     ):
@@ -231,8 +281,8 @@ def _check_split_column(columns: Sequence[str], name: str, method: str) -> None:
         raise SplitError(f"split.column names {name!r}, which is not a column; {did_you_mean(name, columns)}")
 
 
-def plan_fields(table: pl.DataFrame, config: Config) -> dict[str, Field | str]:
-    """For each column that may be a field: the field, or why it is useless."""
+def plan_fields(table: pl.DataFrame, config: Config) -> dict[str, Plan]:
+    """For each column that may be a field: its fields, or why it is useless."""
     names = candidate_names(table.columns, config)
     return {name: plan_field(name, distinct_values(table[name]), config.data) for name in names}
 
@@ -247,14 +297,52 @@ def candidate_names(columns: Sequence[str], config: Config) -> list[str]:
     return [name for name in names if name not in data.exclude]
 
 
-def plan_field(name: str, counted: pl.DataFrame, data: DataConfig) -> Field | str:
-    """The field of a column, or why it is useless; `counted` is `distinct_values` of the column."""
-    kind = data.kinds.get(name) or infer_kind(counted["value"].alias(name), data.missing_values, counted)
+def plan_field(name: str, counted: pl.DataFrame, data: DataConfig, every: pl.Series | None = None) -> Plan:
+    """The fields of a column, or why it is useless.
+
+    Args:
+        name: the column.
+        counted: `distinct_values` of the column in training rows.
+        data: settings.
+        every: different values of all rows, which decide the format of dates; by default those of `counted`.
+    """
+    kind = known_kind(name, data) or infer_kind(counted["value"].alias(name), data.missing_values, counted)
+    if kind == "date":
+        return _plan_dates(name, counted, data, counted["value"] if every is None else every)
     if may_skip(name, data):
         reason = skip_reason(counted.with_columns(value=canonical(counted["value"], data.missing_values)), kind)
         if reason:
             return reason
-    return make_field(name, kind, data)
+    return (make_field(name, kind, data),)
+
+
+def known_kind(name: str, data: DataConfig) -> Kind | None:
+    """The kind of a column, if the settings name it."""
+    return data.kinds.get(name) or ("date" if name in data.date_formats else None)
+
+
+def _plan_dates(name: str, counted: pl.DataFrame, data: DataConfig, every: pl.Series) -> Plan:
+    """The parts of dates that vary, as fields."""
+    given, missing = data.date_formats.get(name), data.missing_values
+    values = counted["value"].alias(name)
+    time_format = (find_format(every, missing) if given is None else None) or choose_format(
+        values, counted["n"], given, missing
+    )
+    times = read_times(values, time_format, missing)
+    reason = skip_reason(counted.with_columns(value=times.instant), "date") if may_skip(name, data) else None
+    if reason:
+        return reason
+    origin = times.earliest()
+    return tuple(
+        replace(
+            make_field(name, "numerical" if part == "elapsed" else "categorical", data),
+            name=f"{name}: {part}",
+            part=part,
+            format=time_format,
+            origin=origin,
+        )
+        for part in times.varying_parts()
+    )
 
 
 def make_field(name: str, kind: Kind, data: DataConfig) -> Field:
@@ -266,7 +354,7 @@ def make_field(name: str, kind: Kind, data: DataConfig) -> Field:
 
 def may_skip(name: str, data: DataConfig) -> bool:
     """Whether a useless column may be skipped: not if the settings name it as a field."""
-    return name not in (data.fields or ()) and name not in data.kinds
+    return name not in (data.fields or ()) and known_kind(name, data) is None
 
 
 def skip_reason(counted: pl.DataFrame, kind: Kind) -> str | None:
@@ -276,6 +364,8 @@ def skip_reason(counted: pl.DataFrame, kind: Kind) -> str | None:
         return "all its values are missing"
     if n_distinct == 1:
         return "it is constant"
+    if kind == "date":
+        return None
     unique = n_distinct == n_rows and not counted["value"].has_nulls()
     if n_rows < _MIN_ROWS_UNIQUE or not unique:
         return None
