@@ -90,6 +90,16 @@ class Times:
         return first if isinstance(first, int) else 0
 
 
+def part_name(column: str, part: Part) -> str:
+    """Name of the field for a part of the dates in a column."""
+    return f"{column}: {part}"
+
+
+def is_part_name(name: str, columns: Iterable[str]) -> bool:
+    """Whether a field for a part of one of these columns could have the name."""
+    return any(name.rstrip("_") == part_name(column, part) for column in columns for part in PARTS)
+
+
 def read_times(column: pl.Series, time_format: str, missing_values: Iterable[str] = ("",)) -> Times:
     """The times of a column; null for missing cells and for text of another format.
 
@@ -228,7 +238,11 @@ def is_guess(column: pl.Series, time_format: str, missing_values: Iterable[str] 
 
 
 def choose_format(
-    column: pl.Series, rows: pl.Series, given: str | None = None, missing_values: Iterable[str] = ("",)
+    column: pl.Series,
+    rows: pl.Series,
+    given: str | None = None,
+    missing_values: Iterable[str] = ("",),
+    every: pl.Series | None = None,
 ) -> str:
     """The format of a column that must hold dates: the given one, or the one that most cells fit.
 
@@ -237,12 +251,16 @@ def choose_format(
         rows: rows of each.
         given: format named in the settings.
         missing_values: texts that mean missing.
+        every: values of more rows, which may show whether the day or the month comes first.
 
     Raises:
         SchemaError: quotes a cell if more than a few per cent do not fit.
     """
     if is_date_type(column.dtype):
         return given or ISO
+    found = find_format(column if every is None else every, missing_values) if given is None else None
+    if found is not None:
+        return found
     known = _texts(column, missing_values)
     rows, known = rows.filter(known.is_not_null()), known.drop_nulls()
     unfit = {name: _parse(known, name).wall.is_null() for name in ([given] if given else _FORMATS)}

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from fielddep.config.settings import PER_FIELD_DEFAULT, Config, DataConfig, Kind, Numeric, for_field
-from fielddep.encoding.dates import Part, choose_format, find_format, is_date_type, read_times
+from fielddep.encoding.dates import PARTS, Part, choose_format, find_format, is_date_type, part_name, read_times
 from fielddep.encoding.target import Target
 from fielddep.encoding.values import as_whole_numbers, canonical, distinct_values, try_numbers
 from fielddep.errors import SchemaError, SplitError
@@ -308,7 +308,7 @@ def plan_field(name: str, counted: pl.DataFrame, data: DataConfig, every: pl.Ser
     """
     kind = known_kind(name, data) or infer_kind(counted["value"].alias(name), data.missing_values, counted)
     if kind == "date":
-        return _plan_dates(name, counted, data, counted["value"] if every is None else every)
+        return _plan_dates(name, counted, data, every)
     if may_skip(name, data):
         reason = skip_reason(counted.with_columns(value=canonical(counted["value"], data.missing_values)), kind)
         if reason:
@@ -321,28 +321,18 @@ def known_kind(name: str, data: DataConfig) -> Kind | None:
     return data.kinds.get(name) or ("date" if name in data.date_formats else None)
 
 
-def _plan_dates(name: str, counted: pl.DataFrame, data: DataConfig, every: pl.Series) -> Plan:
+def _plan_dates(name: str, counted: pl.DataFrame, data: DataConfig, every: pl.Series | None) -> Plan:
     """The parts of dates that vary, as fields."""
-    given, missing = data.date_formats.get(name), data.missing_values
-    values = counted["value"].alias(name)
-    time_format = (find_format(every, missing) if given is None else None) or choose_format(
-        values, counted["n"], given, missing
-    )
+    values, missing = counted["value"].alias(name), data.missing_values
+    time_format = choose_format(values, counted["n"], data.date_formats.get(name), missing, every)
     times = read_times(values, time_format, missing)
     reason = skip_reason(counted.with_columns(value=times.instant), "date") if may_skip(name, data) else None
     if reason:
         return reason
-    origin = times.earliest()
-    return tuple(
-        replace(
-            make_field(name, "numerical" if part == "elapsed" else "categorical", data),
-            name=f"{name}: {part}",
-            part=part,
-            format=time_format,
-            origin=origin,
-        )
-        for part in times.varying_parts()
-    )
+    shared: dict[str, Any] = {"column": name, "format": time_format, "origin": times.earliest()}
+    plain = {part: make_field(name, "numerical" if part == "elapsed" else "categorical", data) for part in PARTS}
+    found = times.varying_parts()
+    return tuple(replace(plain[part], name=part_name(name, part), part=part, **shared) for part in found)
 
 
 def make_field(name: str, kind: Kind, data: DataConfig) -> Field:

@@ -142,12 +142,7 @@ def cell_texts(encoder: Encoder, table: pl.DataFrame) -> pl.DataFrame:
     """
     cells = FieldCells(table.__getitem__, encoder.missing_values)
     return pl.DataFrame(
-        [
-            field_encoder.cell_texts(table[field_encoder.field.column], cells.of(field_encoder.field)).fill_null(
-                MISSING
-            )
-            for field_encoder in encoder.field_encoders
-        ]
+        [c.cell_texts(table[c.field.column], cells.of(c.field)).fill_null(MISSING) for c in encoder.field_encoders]
     )
 
 
