@@ -11,9 +11,11 @@ import polars as pl
 import pytest
 
 from fielddep.config.settings import Config
+from fielddep.encoding.coded import Sizes
 from fielddep.encoding.dates import ISO, PARTS, choose_format, find_format, is_guess, read_times, typed_times
 from fielddep.encoding.describe import describe
 from fielddep.encoding.encoder import Encoder
+from fielddep.encoding.interning import code_table
 from fielddep.encoding.schema import Field, infer_kind, plan_field
 from fielddep.encoding.values import distinct_values
 from fielddep.errors import SchemaError, SplitError
@@ -314,6 +316,39 @@ def test_settings_of_the_column_are_those_of_its_parts() -> None:
     assert encoder.layout.n_ids[:5] == (2,) * 5
     crossed = encoder_of(orders(), data__crosses=[["when: weekday", "when: hour"]])
     assert len(crossed.crosses) == 1
+
+
+MANY = {
+    "typed": pl.col("when"),
+    "zoned": pl.col("when").dt.replace_time_zone("UTC").dt.convert_time_zone("Europe/Paris"),
+    "text": pl.col("when").dt.strftime("%d/%m/%Y %H:%M"),
+    "digits": pl.col("when").dt.strftime("%Y%m%d%H%M").cast(pl.Int64),
+}
+
+
+@pytest.mark.parametrize("numeric", ["quantile", "scale", "log2"])
+@pytest.mark.parametrize("name", MANY)
+def test_very_many_dates_are_kept_as_numbers(name: str, numeric: str) -> None:
+    table = orders().with_columns(MANY[name])
+    chosen = config(data__date_formats={"when": "%Y%m%d%H%M"} if name == "digits" else {}, data__numeric=numeric)
+    few = Sizes(chunk_rows=50, max_distinct=60, judged_rows=50)
+    coded = code_table(table, chosen, few)
+    assert coded.columns["when"].mode == "numbers"
+    codes, numbers = build_store(table, chosen), build_store(table, chosen, sizes=few)
+    assert numbers.encoder.schema == codes.encoder.schema
+    expected, found = (store.read(0, 400) for store in (codes, numbers))
+    assert found.ids_RF.tolist() == expected.ids_RF.tolist()
+    np.testing.assert_allclose(found.numbers_RN, expected.numbers_RN, rtol=1e-5)
+
+
+def test_times_with_offsets_stay_codes_and_unique_ones_are_not_skipped() -> None:
+    zones = ("Z", "+01:00")
+    when = [f"2024-01-{1 + i % 28:02d}T{i % 24:02d}:{i % 60:02d}:{i // 60:02d}{zones[i % 2]}" for i in range(400)]
+    table = orders().with_columns(when=pl.Series(when))
+    assert table["when"].n_unique() == 400
+    coded = code_table(table, config(), Sizes(chunk_rows=50, max_distinct=60, judged_rows=50))
+    assert coded.columns["when"].mode == "codes"
+    assert "when: hour" in encoder_of(table).schema.field_names
 
 
 # --- split and describe ---------------------------------------------------------------------------------------

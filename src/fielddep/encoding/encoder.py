@@ -164,9 +164,8 @@ class Encoder:
         columns = []
         for field_encoder in self.field_encoders:
             field, value = field_encoder.field, row[field_encoder.field.column]
-            if not is_plain(value):
-                return None
-            column = field_encoder.encode_values([value] if field.part is None else cells.of(field).to_list())
+            values = [value] if field.part is None or not is_plain(value) else cells.of(field).to_list()
+            column = field_encoder.encode_values(values) if is_plain(value) else None
             if column is None or (column.n_unknown and self.handle_unknown == "error"):
                 return None
             columns.append(column)
@@ -374,7 +373,8 @@ class ColumnTables:
     def _encode(self, f: int, start: int, stop: int) -> tuple[Ids, Numbers | None]:
         name, table = self._names[f], self._fields[f]
         if table is None:
-            column = self.encoder.field_encoders[f].encode(self.table.numbers(name, start, stop))
+            cells = FieldCells(lambda name: self.table.typed_cells(name, start, stop), self.encoder.missing_values)
+            column = self.encoder.field_encoders[f].encode(cells.of(self.encoder.schema.fields[f]))
             return column.ids, column.numbers
         codes = self.table.codes(name, start, stop)
         return np.take(table.ids, codes), None if table.numbers is None else np.take(table.numbers, codes)

@@ -8,8 +8,9 @@ Wolfowitz).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +19,9 @@ import polars as pl
 from fielddep.config.settings import Config, DataConfig
 from fielddep.encoding.coded import CodedTable
 from fielddep.encoding.crosses import Cross, Ids, PairCounts, cross_positions, find_crosses
+from fielddep.encoding.dates import ISO, PARTS, read_times
 from fielddep.encoding.encoder import ColumnTables, Encoder, bad_weight
-from fielddep.encoding.field import Codec, FieldCells, FieldEncoder, field_texts, learn_vocabulary
+from fielddep.encoding.field import Codec, FieldCells, FieldEncoder, field_missing, field_texts, learn_vocabulary
 from fielddep.encoding.numbers import Moments, QuantileBins, ScaledNumbers, default_n_bins, number_counts
 from fielddep.encoding.schema import Field, Plan, build_schema, candidate_names, make_field, plan_field
 from fielddep.encoding.split import PART_NAMES, ReadParts, count_parts
@@ -29,6 +31,8 @@ from fielddep.errors import SchemaError
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
+ReadCells = Callable[[int, int], pl.Series]
+"""Cells of a column kept as numbers, or of a field of it, from row `start` to `stop`."""
 
 
 def learn_encoder(table: CodedTable, config: Config, parts: ReadParts, n_train: int) -> Encoder:
@@ -43,7 +47,7 @@ def learn_encoder(table: CodedTable, config: Config, parts: ReadParts, n_train: 
     target = _learn_target(table, config, counts, parts, n_train)
     if data.weight is not None:
         _check_weights(table, data.weight, parts)
-    schema = build_schema(_plan(table, config, counts), target, config)
+    schema = build_schema(_plan(table, config, counts, parts), target, config)
     cells = FieldCells(lambda name: table.columns[name].values, data.missing_values)
     field_encoders = tuple(_learn_field(table, field, config, counts, parts, n_train, cells) for field in schema.fields)
     encoder = Encoder(
@@ -100,7 +104,7 @@ def _learn_target(table: CodedTable, config: Config, counts: RowCounts, parts: R
         missing = table.missing_rows(name)
         if len(missing):
             raise missing_target(name, len(missing), int(missing[0]))
-        moments = _moments(table, name, parts)
+        moments = _moments(table, partial(table.numbers, name), parts)
         return Target(name=name, task="regression", mean=moments.mean, scale=moments.std)
     _refuse_missing_codes(table, name, counts.all[name])
     trained = _counted(table.columns[name].values, counts.train[name])
@@ -150,12 +154,15 @@ def _check_weights(table: CodedTable, name: str, parts: ReadParts) -> None:
 # --- fields ---------------------------------------------------------------------------------------------------
 
 
-def _plan(table: CodedTable, config: Config, counts: RowCounts) -> dict[str, Plan]:
+def _plan(table: CodedTable, config: Config, counts: RowCounts, parts: ReadParts) -> dict[str, Plan]:
     planned: dict[str, Plan] = {}
     for name in candidate_names(list(table.columns), config):
         column = table.columns[name]
         if column.mode == "skipped":
             planned[name] = column.reason or "it has one value per row"
+        elif column.is_date and column.date_format is not None:
+            known = replace(config.data, date_formats={name: column.date_format})
+            planned[name] = plan_field(name, _typical_dates(table, name, parts), known)
         elif column.mode == "numbers":
             # It looked like a measure when it was read; otherwise it would have codes.
             planned[name] = (make_field(name, "numerical", config.data),)
@@ -163,6 +170,16 @@ def _plan(table: CodedTable, config: Config, counts: RowCounts) -> dict[str, Pla
             trained = _counted(column.values, counts.train[name])
             planned[name] = plan_field(name, trained, config.data, column.values)
     return planned
+
+
+def _typical_dates(table: CodedTable, name: str, parts: ReadParts) -> pl.DataFrame:
+    """A few dates of training rows (value), each as one row (n): the earliest, and two that differ for every part."""
+    found = []
+    for dates in _cells(table, partial(table.typed_cells, name), parts):
+        times = read_times(dates, ISO)
+        differ = (times.part(part).is_first_distinct() & dates.is_not_null() for part in PARTS)
+        found += [dates.filter(dates == dates.min()).head(1), *(dates.filter(first).head(2) for first in differ)]
+    return distinct_values(pl.concat(found)).with_columns(n=pl.lit(1, dtype=pl.Int64))
 
 
 def _learn_field(
@@ -189,24 +206,29 @@ def _learn_field(
 
 def _learn_numbers(table: CodedTable, field: Field, config: DataConfig, parts: ReadParts, n_train: int) -> FieldEncoder:
     codec: Codec
+
+    def read(start: int, stop: int) -> pl.Series:
+        return FieldCells(lambda name: table.typed_cells(name, start, stop), config.missing_values).of(field)
+
     if field.numeric == "scale":
-        moments = _moments(table, field.name, parts)
+        moments = _moments(table, read, parts)
         codec = ScaledNumbers.of(moments, n_train - moments.n_rows)
     elif field.numeric == "quantile":
-        codec = _quantile_bins(table, field.name, parts, config.n_bins or default_n_bins(n_train))
+        codec = _quantile_bins(table, read, parts, config.n_bins or default_n_bins(n_train))
     else:
-        counted_rows = _numbers(table, field.name, None if config.counts_from == "all" else parts)
-        texts = (field_texts(field, numbers, config.missing_values) for numbers in counted_rows)
+        counted_rows = _cells(table, read, None if config.counts_from == "all" else parts)
+        missing = field_missing(field, config.missing_values)
+        texts = (field_texts(field, cells, missing) for cells in counted_rows)
         codec = learn_vocabulary(field, pl.concat(map(distinct_values, texts)), config)
     return FieldEncoder(field=field, codec=codec, missing_values=config.missing_values)
 
 
-def _sample_numbers(table: CodedTable, name: str, parts: ReadParts) -> Floats:
+def _sample_numbers(table: CodedTable, read: ReadCells, parts: ReadParts) -> Floats:
     """About `sample_rows` known numbers of training rows, or all if there are fewer."""
-    n_known = sum(len(numbers) - numbers.null_count() for numbers in _numbers(table, name, parts))
+    n_known = sum(len(numbers) - numbers.null_count() for numbers in _cells(table, read, parts))
     share = table.sizes.sample_rows / max(n_known, 1)
     found = []
-    for chunk, numbers in enumerate(_numbers(table, name, parts)):
+    for chunk, numbers in enumerate(_cells(table, read, parts)):
         known = numbers.drop_nulls().to_numpy()
         if share < 1:
             known = known[np.random.default_rng([0, chunk]).random(len(known)) < share]
@@ -214,24 +236,24 @@ def _sample_numbers(table: CodedTable, name: str, parts: ReadParts) -> Floats:
     return np.concatenate([np.empty(0), *found])
 
 
-def _moments(table: CodedTable, name: str, parts: ReadParts) -> Moments:
+def _moments(table: CodedTable, read: ReadCells, parts: ReadParts) -> Moments:
     moments = Moments()
-    for numbers in _numbers(table, name, parts):
+    for numbers in _cells(table, read, parts):
         moments = moments.merge(Moments.of(numbers.drop_nulls().to_numpy()))
     return moments
 
 
-def _numbers(table: CodedTable, name: str, parts: ReadParts | None) -> Iterator[pl.Series]:
+def _cells(table: CodedTable, read: ReadCells, parts: ReadParts | None) -> Iterator[pl.Series]:
     for start, stop in table.chunks():
-        numbers = table.numbers(name, start, stop)
-        yield numbers if parts is None else numbers.filter(pl.Series(parts(start, stop) == 0))
+        cells = read(start, stop)
+        yield cells if parts is None else cells.filter(pl.Series(parts(start, stop) == 0))
 
 
-def _quantile_bins(table: CodedTable, name: str, parts: ReadParts, n_bins: int) -> QuantileBins:
-    distinct, counts = np.unique(_sample_numbers(table, name, parts), return_counts=True)
+def _quantile_bins(table: CodedTable, read: ReadCells, parts: ReadParts, n_bins: int) -> QuantileBins:
+    distinct, counts = np.unique(_sample_numbers(table, read, parts), return_counts=True)
     bins = QuantileBins.from_counts(distinct, counts, 1, n_bins)
     counts = np.zeros(len(bins.counts), dtype=np.int64)
-    for numbers in _numbers(table, name, parts):
+    for numbers in _cells(table, read, parts):
         counts += np.bincount(bins.encode(numbers), minlength=len(counts))
     return QuantileBins(edges=bins.edges, counts=counts)
 
