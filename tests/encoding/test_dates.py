@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fielddep.config.settings import Config
 from fielddep.encoding.coded import Sizes
@@ -16,6 +18,8 @@ from fielddep.encoding.dates import ISO, PARTS, choose_format, find_format, is_g
 from fielddep.encoding.describe import describe
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.interning import code_table
+from fielddep.encoding.one_date import read_time
+from fielddep.encoding.one_row import NeedsColumnsError
 from fielddep.encoding.schema import Field, infer_kind, plan_field
 from fielddep.encoding.values import distinct_values
 from fielddep.errors import SchemaError, SplitError
@@ -149,15 +153,15 @@ def test_many_texts_are_read_like_few() -> None:
 
 def test_given_formats() -> None:
     rows = pl.Series([1, 1])
-    for values, given in (
+    for values, named in (
         (pl.Series([20240131, 20240201]), "%Y%m%d"),
         (pl.Series(["31.01.24", "01.02.24"]), "%d.%m.%y"),
         (pl.Series(["31|01|2024 05:06:07.5", "01|02|2024 05:06:07.25"]), "%d|%m|%Y %H:%M:%S.%f"),
         (pl.Series(["2024-01-31 12:00", "2024-02-01 13:00"]), "%Y-%m-%d %H:%M"),
         (pl.Series(["31.01.2024 12:00 +0200", "01.02.2024 12:00 Z"]), "%d.%m.%Y %H:%M %z"),
     ):
-        assert choose_format(values, rows, given) == given
-        assert read_times(values, given).part("day").to_list() == [31, 1]
+        assert choose_format(values, rows, named) == named
+        assert read_times(values, named).part("day").to_list() == [31, 1]
 
 
 def test_a_few_cells_may_miss_a_given_format() -> None:
@@ -188,14 +192,14 @@ def orders(n_rows: int = 400) -> pl.DataFrame:
     )
 
 
-def config(**settings: object) -> Config:
+def config(**chosen: object) -> Config:
     return Config().replace(
-        {"data.target": "good", "data.crosses": "none", **{k.replace("__", "."): v for k, v in settings.items()}}
+        {"data.target": "good", "data.crosses": "none", **{k.replace("__", "."): v for k, v in chosen.items()}}
     )
 
 
-def encoder_of(table: pl.DataFrame, **settings: object) -> Encoder:
-    return build_store(table, config(**settings)).encoder
+def encoder_of(table: pl.DataFrame, **chosen: object) -> Encoder:
+    return build_store(table, config(**chosen)).encoder
 
 
 def test_the_parts_that_vary_are_fields() -> None:
@@ -295,6 +299,39 @@ def test_one_row_equals_columns(time_format: str, numeric: str) -> None:
         assert by_values.numbers_RN.tolist() == by_columns.numbers_RN.tolist()
     with raises(SchemaError, "when"):
         encoder.encode_row({"shop": "a"})
+
+
+READ_ALONE = (*FORMATS, *DAY_FORMATS, "%Y%m%d", "%d|%m|%Y", "%d.%m.%y", "%H:%M %d/%m/%Y", "%d/%m/%Y %H:%M %z")
+CELLS = st.one_of(
+    st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31)),
+    st.sampled_from(["", " NA ", "NaT", "soon", "2024-02-30", "2024-01-31T12:00:60", "31/12/0000", "0000-01-01"]),
+    st.from_regex(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}( [0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\\.[0-9]{1,12})?)?)?Z?"),
+)
+
+
+@given(cell=CELLS, time_format=st.sampled_from(READ_ALONE))
+@settings(max_examples=400, deadline=None)
+def test_one_text_is_read_like_a_column(cell: dt.datetime | str, time_format: str) -> None:
+    text = cell if isinstance(cell, str) else cell.strftime(time_format)
+    known = ISO if time_format.startswith("%Y-") else time_format
+    try:
+        moment = read_time(text, known, ("",))
+    except NeedsColumnsError:
+        return
+    times = read_times(pl.Series([text]), known)
+    for part in PARTS:
+        alone = None if moment is None else moment.part(part, 12_345)
+        assert alone == times.part(part, 12_345)[0]
+
+
+@pytest.mark.parametrize("time_format", [*FORMATS, *DAY_FORMATS])
+def test_formats_that_are_found_need_no_column(time_format: str) -> None:
+    column = texts(TIMES, time_format)
+    found = find_format(column)
+    assert found is not None
+    for text, time in zip(column, TIMES, strict=True):
+        moment = read_time(text, found, ("",))
+        assert moment is None if time is None else moment is not None and moment.wall.date() == time.date()
 
 
 def test_an_encoder_is_saved_with_its_formats() -> None:

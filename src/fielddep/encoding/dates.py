@@ -15,7 +15,15 @@ from typing import Literal, get_args
 
 import polars as pl
 
-from fielddep.encoding.values import DATE_TIME, canonical, plain_text, shorten, try_numbers, without_missing
+from fielddep.encoding.values import (
+    DATE_TIME,
+    NUMBER_MISSING,
+    canonical,
+    plain_text,
+    shorten,
+    try_numbers,
+    without_missing,
+)
 from fielddep.errors import SchemaError, SplitError
 
 Part = Literal["year", "month", "day", "weekday", "hour", "elapsed"]
@@ -46,9 +54,13 @@ _DIGITS = {
 _ISO_FORMAT = "%Y-%m-%dT%H:%M:%S%.f"
 _ISO_TEXT = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})(?:T([0-9:.]+)([+-][0-9]{2}:[0-9]{2})?)?$"
 _ZONE = r"\s*(Z|[+-][0-9]{2}:?[0-9]{2})$"
-_US_PER_DAY = 86_400_000_000
 _N_TRIED = 50
 _MANY_TEXTS = 1_000
+
+
+US_PER_DAY = 86_400_000_000
+ALSO_MISSING = (*NUMBER_MISSING, "NaT")
+"""Texts that mean missing if a date is expected; pandas may write NaT."""
 
 
 def is_date_type(dtype: pl.DataType) -> bool:
@@ -75,8 +87,9 @@ class Times:
         """
         found: pl.Series
         if part == "elapsed":
-            found = (self.instant.to_physical() - origin) / _US_PER_DAY
-            return found
+            since = (self.instant.to_physical() - origin).cast(pl.Float64).fill_null(float("nan"))
+            # Polars would multiply by the inverse, and a whole number of days would not be whole.
+            return pl.Series(since.to_numpy() / US_PER_DAY).fill_nan(None)
         found = self.wall.dt.strftime("%a") if part == "weekday" else getattr(self.wall.dt, part)()
         return found
 
@@ -124,8 +137,8 @@ def read_times(column: pl.Series, time_format: str, missing_values: Iterable[str
 
 
 def _texts(column: pl.Series, missing_values: Iterable[str]) -> pl.Series:
-    """Stripped texts; null for missing, which pandas may write as NaT."""
-    return plain_text(column, (*missing_values, "NaT"))
+    """Stripped texts; null for missing."""
+    return plain_text(column, (*missing_values, *ALSO_MISSING))
 
 
 def time_text(origin: int, time_format: str) -> str:

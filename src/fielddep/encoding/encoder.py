@@ -19,7 +19,7 @@ import polars as pl
 
 from fielddep.encoding.coded import CodedTable
 from fielddep.encoding.crosses import CROSS_PREFIX, Cross, cross_name
-from fielddep.encoding.field import Codec, EncodedField, FieldCells, FieldEncoder
+from fielddep.encoding.field import Codec, EncodedField, FieldCells, FieldEncoder, RowCells
 from fielddep.encoding.numbers import QuantileBins, ScaledNumbers
 from fielddep.encoding.one_row import is_plain
 from fielddep.encoding.rows import IDS, NUMBERS, TARGET, WEIGHT, Array, EncodedRows, Layout
@@ -160,12 +160,10 @@ class Encoder:
             SchemaError: names all fields that the row lacks.
         """
         check_columns(row, self.schema.columns)
-        cells = FieldCells(lambda name: pl.Series(name, [row[name]]), self.missing_values)
-        columns = []
+        cells, columns = RowCells(row, self.missing_values), []
         for field_encoder in self.field_encoders:
-            field, value = field_encoder.field, row[field_encoder.field.column]
-            values = [value] if field.part is None or not is_plain(value) else cells.of(field).to_list()
-            column = field_encoder.encode_values(values) if is_plain(value) else None
+            plain = is_plain(row[field_encoder.field.column])
+            column = field_encoder.encode_values([cells.of(field_encoder.field)]) if plain else None
             if column is None or (column.n_unknown and self.handle_unknown == "error"):
                 return None
             columns.append(column)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,6 +21,7 @@ from fielddep.encoding.numbers import (
     log2_texts,
     number_counts,
 )
+from fielddep.encoding.one_date import Moment, read_time
 from fielddep.encoding.one_row import NeedsColumnsError, canonical_values, missing_texts, number_values
 from fielddep.encoding.schema import Field
 from fielddep.encoding.values import NUMBER_MISSING, as_number, canonical
@@ -51,6 +52,28 @@ class FieldCells:
             times = read_times(self._column(field.column), field.format, self._missing_values)
             self._times[field.column] = times
         return times.part(field.part, field.origin or 0).alias(field.name)
+
+
+class RowCells:
+    """The same for one row of Python values, without a frame where that is possible."""
+
+    def __init__(self, row: Mapping[str, object], missing_values: tuple[str, ...]) -> None:
+        self._row, self._missing_values = row, missing_values
+        self._columns = FieldCells(lambda name: pl.Series(name, [row[name]]), missing_values)
+        self._moments: dict[str, Moment | None] = {}
+
+    def of(self, field: Field) -> object:
+        """The cell of a field."""
+        name = field.column
+        if field.part is None or field.format is None:
+            return self._row[name]
+        try:
+            if name not in self._moments:
+                self._moments[name] = read_time(self._row[name], field.format, self._missing_values)
+        except NeedsColumnsError:
+            return self._columns.of(field)[0]
+        moment = self._moments[name]
+        return None if moment is None else moment.part(field.part, field.origin or 0)
 
 
 @dataclass(frozen=True, kw_only=True)
