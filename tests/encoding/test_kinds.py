@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from fielddep.encoding.schema import infer_kind, is_id_name
+from fielddep.encoding.kinds import infer_kind, is_id_name
 
 
 @pytest.mark.parametrize(
@@ -32,14 +32,14 @@ from fielddep.encoding.schema import infer_kind, is_id_name
     ],
 )
 def test_kind(name: str, values: list[object], kind: str) -> None:
-    assert infer_kind(pl.Series(name, values)) == kind
+    assert infer_kind(pl.Series(name, values)).kind == kind
 
 
 def test_large_integers_are_compared_exactly() -> None:
     # As floats these 100 ids would be one value, and so would look like a code seen in every row.
     values = [2**60 + v for v in range(100)]
-    assert infer_kind(pl.Series("amount", values)) == "numerical"
-    assert infer_kind(pl.Series("account", values)) == "categorical"
+    assert infer_kind(pl.Series("amount", values)).kind == "numerical"
+    assert infer_kind(pl.Series("account", values)).kind == "categorical"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import polars as pl
 from fielddep.config.settings import Config, DataConfig, for_field
 from fielddep.encoding.crosses import Cross, cross_positions, find_crosses, pair_codes
 from fielddep.encoding.encoder import Encoder
-from fielddep.encoding.field import FieldEncoder, field_texts
+from fielddep.encoding.field import FieldCells, FieldEncoder, field_texts
 from fielddep.encoding.numbers import QuantileBins, ScaledNumbers, default_n_bins
 from fielddep.encoding.rows import EncodedRows
 from fielddep.encoding.schema import Field, Schema, build_schema, check_column_names, plan_fields, target_name
@@ -61,19 +61,22 @@ def fit_encoder(
 
 
 def fit_field(field: Field, table: pl.DataFrame, config: DataConfig, counted: pl.DataFrame) -> FieldEncoder:
-    missing = config.missing_values
+    missing = config.missing_values if field.part is None else ()
+    column, counted_column = (
+        FieldCells(rows.__getitem__, config.missing_values).of(field) for rows in (table, counted)
+    )
     codec: Vocabulary | ScaledNumbers | QuantileBins
     if field.numeric == "scale":
-        codec = fit_scaled(as_number(table[field.name], missing))
+        codec = fit_scaled(as_number(column, missing))
     elif field.numeric == "quantile":
-        codec = fit_bins(as_number(table[field.name], missing), config.n_bins or default_n_bins(len(table)))
+        codec = fit_bins(as_number(column, missing), config.n_bins or default_n_bins(len(table)))
     else:
         codec = Vocabulary.from_counts(
-            *count_values(field_texts(field, counted[field.name], missing)),
-            for_field(config.min_count, field.name, 1),
+            *count_values(field_texts(field, counted_column, missing)),
+            for_field(config.min_count, field.column, 1),
             keep_rare=config.handle_unknown == "error",
         )
-    return FieldEncoder(field=field, codec=codec, missing_values=missing)
+    return FieldEncoder(field=field, codec=codec, missing_values=config.missing_values)
 
 
 def count_values(texts: pl.Series) -> tuple[pl.Series, pl.Series, int]:

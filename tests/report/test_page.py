@@ -526,7 +526,7 @@ def test_the_code_on_the_page_runs(runs: dict[str, Run], name: str) -> None:
 def test_odd_values_in_the_code(runs: dict[str, Run]) -> None:
     report = report_of(runs["binary"])
     odd = 'say "hi"\\\n\t\x00\u2028é😀'
-    field = dataclasses.replace(report.data.fields[0], name=odd, example=odd)
+    field = dataclasses.replace(report.data.fields[0], name=odd, column=odd, example=odd)
     other = dataclasses.replace(report.data.fields[1], example=None)
     code = loading_code(dataclasses.replace(report, data=dataclasses.replace(report.data, fields=(field, other))))
     rows = code[code.index("pl.DataFrame(") + len("pl.DataFrame(") : code.index(")\nprint")]

@@ -626,7 +626,7 @@ def test_pandas_categories_and_dates_are_fields():
         }
     )
     model = classifier().fit(table, [0, 1] * 100)
-    assert model.bundle_.encoder.schema.field_names == ("a", "b")
+    assert model.bundle_.encoder.schema.field_names == ("a", "b: day", "b: weekday", "b: elapsed")
     assert model.predict(table.head(3)).shape == (3,)
 
 

@@ -109,8 +109,8 @@ class Predictor:
         """
         rows = self.bundle.encoder.encode_row(row)
         if rows is None:
-            fields = self.bundle.encoder.schema.field_names
-            frame = pl.DataFrame({name: [row[name]] for name in fields})
+            columns = self.bundle.encoder.schema.columns
+            frame = pl.DataFrame({name: [row[name]] for name in columns})
             return next(self.stream(frame))[0].row(0, named=True)
         values = predictions(self.logits(rows), self.target)[0].cpu().numpy()
         if self.target.task == "regression":
@@ -167,7 +167,7 @@ class Predictor:
 
     def _chunks(self, table: Any, config: DataConfig | None, *, with_target: bool) -> Iterator[pl.DataFrame]:
         """The needed columns of a file or stream; all columns of a table in memory, where skipping saves nothing."""
-        wanted = list(self.bundle.encoder.schema.field_names)
+        wanted = list(self.bundle.encoder.schema.columns)
         if with_target:
             wanted += [name for name in (self.target.name, self.bundle.encoder.schema.weight) if name is not None]
         if isinstance(table, pl.DataFrame):
@@ -243,6 +243,8 @@ def read_options(bundle: Bundle, base: DataConfig) -> DataConfig:
     """How to read a table for a model: sparse text does not say which fields it has, nor their kinds."""
     schema = bundle.encoder.schema
     assert schema.target is not None
-    numerical: dict[str, Kind] = {f.name: "numerical" for f in schema.fields if f.kind == "numerical"}
+    numerical: dict[str, Kind] = {
+        f.name: "numerical" for f in schema.fields if f.kind == "numerical" and f.part is None
+    }
     kinds = {**bundle.config.data.kinds, **numerical}
-    return replace(base, target=schema.target.name, fields=schema.field_names, kinds=kinds)
+    return replace(base, target=schema.target.name, fields=schema.columns, kinds=kinds)

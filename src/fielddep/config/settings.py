@@ -29,7 +29,7 @@ else:
     import tomli as tomllib
 
 Task = Literal["auto", "binary", "multiclass", "regression"]
-Kind = Literal["categorical", "numerical", "both"]
+Kind = Literal["categorical", "numerical", "both", "date"]
 Numeric = Literal["scale", "quantile", "log2"]
 
 V = TypeVar("V")
@@ -59,7 +59,13 @@ class DataConfig:
     fields: tuple[str, ...] | None = setting(None, "columns to use; default: all but target, weight and split column")
     exclude: tuple[str, ...] = setting((), "columns not to use")
     kinds: dict[str, Kind] = setting(
-        {}, "kind of a field, where the inferred one is wrong: categorical, numerical, or both (ids and numbers)"
+        {},
+        "kind of a column, where the inferred one is wrong: categorical, numerical, both (ids and numbers) or date",
+    )
+    date_formats: dict[str, str] = setting(
+        {},
+        "format of the dates in a column, as strptime of Python or Polars has it, such as %d.%m.%Y; for dates that are "
+        "not recognised, such as 20240131, and where day and month could be exchanged",
     )
     numeric: Numeric | dict[str, Numeric] = setting(
         "quantile",

@@ -127,6 +127,8 @@ class CodedColumn:
         numbers: in mode "numbers", the number of every code; NaN for missing.
         reason: why it is skipped.
         missing_values: texts that mean missing.
+        date_format: format of dates, if the settings name it, or if they are numbers.
+        is_date: whether the numbers are microseconds since 1970, of dates that are fields.
     """
 
     name: str
@@ -136,6 +138,8 @@ class CodedColumn:
     numbers: Floats
     reason: str | None
     missing_values: tuple[str, ...]
+    date_format: str | None = None
+    is_date: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -169,6 +173,16 @@ class CodedTable:
             for cells in self.cells.read(column.place, start, stop)
         ]
         return pl.Series(name, np.concatenate([np.empty(0), *found])).fill_nan(None)
+
+    def typed_cells(self, name: str, start: int, stop: int) -> pl.Series:
+        """Cells of a column of mode "numbers": numbers, or times with the zone of the column; null for missing."""
+        numbers, dtype = self.numbers(name, start, stop), self.columns[name].values.dtype
+        if not self.columns[name].is_date:
+            return numbers
+        times: pl.Series = numbers.cast(pl.Int64).cast(pl.Datetime("us"))
+        if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None:
+            times = times.dt.replace_time_zone("UTC").dt.convert_time_zone(dtype.time_zone)
+        return times
 
     def keys(self, name: str, start: int, stop: int) -> Array:
         """Cells of a column of either mode; a missing number is NaN."""

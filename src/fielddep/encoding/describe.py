@@ -17,8 +17,9 @@ import polars as pl
 
 from fielddep.config.metrics import KnownTask
 from fielddep.config.settings import Config
+from fielddep.encoding.dates import is_guess, read_times
 from fielddep.encoding.numbers import Moments
-from fielddep.encoding.schema import Field, check_column_names, plan_fields, skip_reason
+from fielddep.encoding.schema import Plan, check_column_names, plan_fields, skip_reason
 from fielddep.encoding.target import ClassLabel, Target, infer_target
 from fielddep.encoding.values import NUMBER_MISSING, as_number, canonical, distinct_values, shorten, try_numbers
 from fielddep.wording import listing
@@ -140,7 +141,7 @@ class FieldSummary:
     Attributes:
         name: the column.
         dtype: its type in the table.
-        kind: categorical, numerical, target, weight or left out.
+        kind: categorical, numerical, date with the parts that are used, target, weight or left out.
         n_distinct: different values, not counting missing.
         missing_share: share of rows without a value.
         examples: the most frequent values, each with its count.
@@ -210,7 +211,7 @@ def _summarise_target(target: Target, target_values: pl.Series) -> TargetSummary
 def _summarise(
     column: pl.Series,
     config: Config,
-    planned: Mapping[str, Field | str],
+    planned: Mapping[str, Plan],
     target: Target | None,
     target_values: pl.Series | None,
 ) -> FieldSummary:
@@ -227,14 +228,16 @@ def _summarise(
         return summary  # the user excluded it, and its values cannot be counted
     raw = distinct_values(column, target_values)
     missing = (*config.data.missing_values, *(NUMBER_MISSING if kind == "numerical" else ()))
-    values = raw.with_columns(value=canonical(raw["value"], missing))
+    plan = planned.get(column.name)
+    values = raw.with_columns(value=_known_texts(raw["value"], plan, missing))
     counted = values.drop_nulls("value").group_by("value").agg(pl.col("n").sum())
     missing_share = 1 - int(counted["n"].sum()) / len(column) if len(column) else 0.0
     warnings: list[str] = []
     if kind not in ("target", "weight"):
-        warnings = _warnings(values, planned.get(column.name), missing_share)
-        if column.name in planned:
+        warnings = _warnings(values, plan, missing_share)
+        if plan is not None:
             warnings += _missing_hint(counted, len(column))
+        warnings += _date_hint(raw["value"], plan, config)
         if target is not None and target_values is not None:
             share = most_frequent_share(target_values)
             if _leaks(raw, values, config, target, share):
@@ -257,18 +260,36 @@ def _examples(counted: pl.DataFrame) -> tuple[tuple[str, int], ...]:
     return tuple((shorten(value), n) for value, n in frequent.iter_rows())
 
 
-def _kind(name: str, config: Config, planned: Mapping[str, Field | str]) -> str:
+def _kind(name: str, config: Config, planned: Mapping[str, Plan]) -> str:
     if name == config.data.target:
         return "target"
     if name == config.data.weight:
         return "weight"
-    plan = planned.get(name)
-    return plan.kind if isinstance(plan, Field) else "left out"
+    plan = planned.get(name, "")
+    if isinstance(plan, str):
+        return "left out"
+    parts = [field.part for field in plan if field.part is not None]
+    return f"date: {', '.join(parts)}" if parts else plan[0].kind
 
 
-def _warnings(values: pl.DataFrame, plan: Field | str | None, missing_share: float) -> list[str]:
+def _date_format(plan: Plan | None) -> str | None:
+    """The format of a column of dates; None for any other column."""
+    return plan[0].format if isinstance(plan, tuple) else None
+
+
+def _known_texts(values: pl.Series, plan: Plan | None, missing: Iterable[str]) -> pl.Series:
+    """Canonical texts; null for missing, and for text that is no date in a column of dates."""
+    texts, time_format = canonical(values, missing), _date_format(plan)
+    if time_format is None:
+        return texts
+    known = read_times(values, time_format, missing).wall.is_not_null()
+    return pl.select(pl.when(known).then(texts)).to_series()
+
+
+def _warnings(values: pl.DataFrame, plan: Plan | None, missing_share: float) -> list[str]:
     found = []
-    reason = skip_reason(values, plan.kind) if isinstance(plan, Field) else plan
+    is_date = _date_format(plan) is not None
+    reason = skip_reason(values, "date" if is_date else plan[0].kind) if isinstance(plan, tuple) else plan
     if reason:
         found.append(reason)
     elif missing_share > _HIGH_MISSING:
@@ -288,6 +309,16 @@ def _missing_hint(counted: pl.DataFrame, n_rows: int) -> list[str]:
     if found["n"].sum() < _FREQUENT * n_rows and try_numbers(others["value"]) is None:
         return []
     return [f"{listing(found['value'].to_list())} may mean missing: if so, list it in data.missing_values"]
+
+
+def _date_hint(values: pl.Series, plan: Plan | None, config: Config) -> list[str]:
+    """A hint that the order of day and month is a guess."""
+    time_format = _date_format(plan)
+    if time_format is None or time_format in config.data.date_formats.values():
+        return []
+    if not is_guess(values, time_format, config.data.missing_values):
+        return []
+    return [f"day or month may come first in its dates: taken as {time_format}; if wrong, set data.date_formats"]
 
 
 def _leaks(raw: pl.DataFrame, values: pl.DataFrame, config: Config, target: Target, most_frequent: float) -> bool:

@@ -19,7 +19,7 @@ import polars as pl
 
 from fielddep.encoding.coded import CodedTable
 from fielddep.encoding.crosses import CROSS_PREFIX, Cross, cross_name
-from fielddep.encoding.field import Codec, EncodedField, FieldEncoder
+from fielddep.encoding.field import Codec, EncodedField, FieldCells, FieldEncoder, RowCells
 from fielddep.encoding.measures import Measure
 from fielddep.encoding.numbers import QuantileBins, ScaledNumbers
 from fielddep.encoding.one_row import is_plain
@@ -148,13 +148,12 @@ class Encoder:
             SchemaError: names all fields that the table lacks.
             UnknownValueError: for a value never seen in training, with `handle_unknown = "error"`.
         """
-        check_columns(table.columns, self.schema.field_names)
+        check_columns(table.columns, self.schema.columns)
+        cells = FieldCells(table.__getitem__, self.missing_values)
         refuse = (handle_unknown or self.handle_unknown) == "error"
         columns = [
-            field_encoder.encode(
-                table[field_encoder.field.name], first_row=first_row, refuse_unknown=refuse, row_by_row=row_by_row
-            )
-            for field_encoder in self.field_encoders
+            c.encode(cells.of(c.field), first_row=first_row, refuse_unknown=refuse, row_by_row=row_by_row)
+            for c in self.field_encoders
         ]
         arrays = self._join(columns, len(table))
         if with_target:
@@ -167,11 +166,11 @@ class Encoder:
         Raises:
             SchemaError: names all fields that the row lacks.
         """
-        check_columns(row, self.schema.field_names)
-        columns = []
+        check_columns(row, self.schema.columns)
+        cells, columns = RowCells(row, self.missing_values), []
         for field_encoder in self.field_encoders:
-            value = row[field_encoder.field.name]
-            column = field_encoder.encode_values([value]) if is_plain(value) else None
+            plain = is_plain(row[field_encoder.field.column])
+            column = field_encoder.encode_values([cells.of(field_encoder.field)]) if plain else None
             if column is None or (column.n_unknown and self.handle_unknown == "error"):
                 return None
             columns.append(column)
@@ -376,10 +375,10 @@ class ColumnTables:
     def __init__(self, table: CodedTable, encoder: Encoder) -> None:
         assert encoder.schema.target is not None
         self.table, self.encoder = table, encoder
-        self._names = encoder.schema.field_names
+        self._names = [field.column for field in encoder.schema.fields]
+        cells = FieldCells(lambda name: table.columns[name].values, encoder.missing_values)
         self._fields = [
-            None if self._is_numbers(name) else field_encoder.encode(table.columns[name].values)
-            for name, field_encoder in zip(self._names, encoder.field_encoders, strict=True)
+            None if self._is_numbers(c.field.column) else c.encode(cells.of(c.field)) for c in encoder.field_encoders
         ]
         self.target = TargetCodec(table, encoder.schema.target).encode
         self._weights = self._weight_table()
@@ -419,7 +418,8 @@ class ColumnTables:
         """Ids, numbers and measures of a field."""
         name, table = self._names[f], self._fields[f]
         if table is None:
-            column = self.encoder.field_encoders[f].encode(self.table.numbers(name, start, stop))
+            cells = FieldCells(lambda name: self.table.typed_cells(name, start, stop), self.encoder.missing_values)
+            column = self.encoder.field_encoders[f].encode(cells.of(self.encoder.schema.fields[f]))
             return column.ids, column.numbers, column.measures
         codes = self.table.codes(name, start, stop)
         numbers, measures = (None if a is None else np.take(a, codes) for a in (table.numbers, table.measures))

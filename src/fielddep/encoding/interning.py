@@ -3,7 +3,7 @@
 Text is hashed once, and all later work is on numbers: counting, splitting, encoding. A column has one of three modes:
 
 - *codes*: 0 for null, then 1 onwards in order of first appearance. The different values stay in memory.
-- *numbers*: a measure with very many different numbers is stored as numbers from then on.
+- *numbers*: a measure or a date with very many different values is stored as numbers from then on.
 - *skipped*: a column with another value in each of very many rows is useless.
 """
 
@@ -21,15 +21,17 @@ import polars as pl
 
 from fielddep.config.settings import Config, Kind
 from fielddep.encoding.coded import DEFAULT_SIZES, Array, Cells, CodedColumn, CodedTable, MemoryCells, Mode, Sizes
-from fielddep.encoding.schema import candidate_names, infer_kind, may_skip, skip_reason
-from fielddep.encoding.values import as_number, canonical, first_not_a_number, time_numbers
+from fielddep.encoding.dates import find_format, is_date_type, read_times, time_numbers
+from fielddep.encoding.kinds import infer_kind
+from fielddep.encoding.schema import candidate_names, known_kind, may_skip, skip_reason
+from fielddep.encoding.values import as_number, canonical, first_not_a_number
 from fielddep.errors import SplitError
 
 log = logging.getLogger(__name__)
 
 NULL_CODE = 0
 
-NumberPolicy = Literal["never", "measure", "always", "times"]
+NumberPolicy = Literal["never", "measure", "always", "dates", "times"]
 
 
 class Dictionary:
@@ -93,8 +95,9 @@ class ColumnInterner:
         sizes: when the mode of a column is decided.
         missing_values: texts that mean missing.
         may_skip: whether the column may be skipped as useless.
-        number_policy: whether it may become numbers: "never", if it looks like a "measure", "always" if all values are
-            numbers, or as "times", for the column of a split by time.
+        number_policy: whether it may become numbers: "never", if it looks like a "measure" or like dates, "always" if
+            all values are numbers, as "dates", or as "times", for the column of a split by time.
+        date_format: format of dates, if the settings name it.
         state: result of `state`, to resume from there.
         texts: the texts known at that point.
     """
@@ -108,6 +111,7 @@ class ColumnInterner:
         missing_values: Iterable[str] = ("",),
         may_skip: bool = False,
         number_policy: NumberPolicy = "never",
+        date_format: str | None = None,
         state: dict[str, Any] | None = None,
         texts: pl.Series | None = None,
     ) -> None:
@@ -123,12 +127,14 @@ class ColumnInterner:
         self._judged: bool = known.get("judged", False)
         self._judge_numbers_at: int = known.get("judge_numbers_at", sizes.max_distinct)
         self._is_clock: bool = known.get("is_clock", False)
+        self.date_format, self.found_format = date_format, known.get("found_format", date_format)
         self._warn_at: int = known.get("warn_at", sizes.many_distinct)
 
     def state(self) -> dict[str, Any]:
         """What is needed to resume, as plain values."""
         names = ("judged", "judge_numbers_at", "is_clock", "warn_at")
-        return {"mode": self.mode, "reason": self.reason, **{name: getattr(self, f"_{name}") for name in names}}
+        found = {"mode": self.mode, "reason": self.reason, "found_format": self.found_format}
+        return {**found, **{name: getattr(self, f"_{name}") for name in names}}
 
     def take(self, column: pl.Series, first_row: int) -> Array | None:
         """Codes or numbers of the next rows; None if the column is skipped."""
@@ -142,16 +148,25 @@ class ColumnInterner:
         return None
 
     def numbers(self, column: pl.Series, first_row: int = 0) -> pl.Series:
-        """Values as numbers; null for missing."""
+        """Values as numbers; null for missing. Dates are microseconds since 1970."""
+        if self.is_date and self.found_format is not None:
+            times = read_times(column, self.found_format, self.missing_values)
+            physical: pl.Series = times.instant.to_physical().cast(pl.Float64)
+            return physical.alias(self.name)
         if self.number_policy != "times":
             return as_number(column, self.missing_values, first_row=first_row)
-        numbers, is_clock = time_numbers(column)
+        numbers, is_clock = time_numbers(column, self.found_format, self.missing_values, first_row)
         if is_clock != self._is_clock and numbers.null_count() < len(numbers):
             raise SplitError(
                 f"split.column {self.name!r} must hold times of one format; dates and plain numbers are mixed from "
                 f"row {first_row} on (counted from 0). Convert them"
             )
         return numbers
+
+    @property
+    def is_date(self) -> bool:
+        """Whether the column is stored as numbers that are dates of a field."""
+        return self._is_clock and self.number_policy != "times"
 
     def values(self) -> pl.Series:
         """Different values by code, in the column's own type; null first."""
@@ -201,11 +216,24 @@ class ColumnInterner:
     def _is_measure(self, n_rows: int) -> bool:
         counted = self._counted(n_rows)
         if self.number_policy == "times":
-            self._is_clock = time_numbers(counted["value"].alias(self.name))[1]
+            # Later rows alone may leave open which of day and month comes first.
+            self.found_format = self.date_format or find_format(counted["value"], self.missing_values)
+            values = counted["value"].alias(self.name)
+            self._is_clock = time_numbers(values, self.found_format, self.missing_values)[1]
             return True
         if self.number_policy == "always":
             return first_not_a_number(counted["value"], self.missing_values) is None
-        return self._kind(counted) == "numerical"
+        kind: Kind = "date" if self.number_policy == "dates" else self._kind(counted)
+        return self._are_plain_dates(counted["value"]) if kind == "date" else kind == "numerical"
+
+    def _are_plain_dates(self, values: pl.Series) -> bool:
+        """Whether one number can hold each date: not if offsets in the text shift its clock."""
+        self.found_format = self.date_format or find_format(values, self.missing_values)
+        if self.found_format is None:
+            return False
+        times = read_times(values, self.found_format, self.missing_values)
+        self._is_clock = is_date_type(values.dtype) or times.wall.equals(times.instant)
+        return self._is_clock
 
 
 def needed_columns(schema: pl.Schema, config: Config) -> list[str]:
@@ -265,6 +293,7 @@ class TableInterner:
                 missing_values=config.data.missing_values,
                 may_skip=name not in special and may_skip(name, config.data),
                 number_policy=_number_policy(name, config),
+                date_format=config.data.date_formats.get(name),
                 state=states[i] if states else None,
                 texts=(texts or {}).get(i),
             )
@@ -291,6 +320,8 @@ class TableInterner:
                 numbers=numbers.fill_null(np.nan).to_numpy(),
                 reason=interner.reason,
                 missing_values=interner.missing_values,
+                date_format=interner.found_format,
+                is_date=interner.is_date,
             )
             interner.dictionary = Dictionary()  # frees the numbering
         return CodedTable(cells=self.cells, columns=columns, sizes=self.sizes)
@@ -320,6 +351,8 @@ def _number_policy(name: str, config: Config) -> NumberPolicy:
         return "always" if data.task in ("auto", "regression") else "never"
     if name == split.column:
         return "times" if split.method == "time" and name not in (data.fields or ()) else "never"
-    if name in data.kinds:
-        return "always" if data.kinds[name] == "numerical" else "never"
-    return "measure"
+    kind = known_kind(name, data)
+    if kind is None:
+        return "measure"
+    policies: dict[Kind, NumberPolicy] = {"numerical": "always", "date": "dates", "categorical": "never"}
+    return policies[kind]

@@ -8,8 +8,9 @@ Wolfowitz).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,19 +19,13 @@ import polars as pl
 from fielddep.config.settings import Config, DataConfig
 from fielddep.encoding.coded import CodedTable
 from fielddep.encoding.crosses import Cross, Ids, PairCounts, cross_positions, find_crosses
+from fielddep.encoding.dates import ISO, PARTS, read_times
 from fielddep.encoding.encoder import ColumnTables, Encoder, TargetCodec, bad_weight
-from fielddep.encoding.field import Codec, FieldEncoder, field_texts, learn_vocabulary
-from fielddep.encoding.measures import Measure
+from fielddep.encoding.field import Codec, FieldCells, FieldEncoder, field_missing, field_texts, learn_vocabulary
+from fielddep.encoding.kinds import infer_kind, may_be_ordered
+from fielddep.encoding.measures import HALVES, Measure, count_halves, half_of_rows
 from fielddep.encoding.numbers import Moments, QuantileBins, ScaledNumbers, default_n_bins, number_counts
-from fielddep.encoding.schema import (
-    Field,
-    build_schema,
-    candidate_names,
-    infer_kind,
-    make_field,
-    may_be_ordered,
-    plan_field,
-)
+from fielddep.encoding.schema import Field, Plan, build_schema, candidate_names, known_kind, make_field, plan_field
 from fielddep.encoding.split import PART_NAMES, ReadParts, count_parts
 from fielddep.encoding.target import Target, infer_target, missing_target, target_score
 from fielddep.encoding.values import as_number, canonical, distinct_values, try_numbers
@@ -38,6 +33,8 @@ from fielddep.errors import SchemaError
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
+ReadCells = Callable[[int, int], pl.Series]
+"""Cells of a column kept as numbers, or of a field of it, from row `start` to `stop`."""
 
 
 def learn_encoder(table: CodedTable, config: Config, parts: ReadParts, n_train: int) -> Encoder:
@@ -52,8 +49,12 @@ def learn_encoder(table: CodedTable, config: Config, parts: ReadParts, n_train: 
     target = _learn_target(table, config, counts, parts, n_train)
     if data.weight is not None:
         _check_weights(table, data.weight, parts)
-    schema = build_schema(_plan(table, config, counts, _TargetSums(table, target, parts)), target, config)
-    field_encoders = tuple(_learn_field(table, field, config, counts, parts, n_train) for field in schema.fields)
+    sums = _TargetSums(table, target, parts)
+    schema = build_schema(_plan(table, config, counts, parts, sums), target, config)
+    cells = FieldCells(lambda name: table.columns[name].values, data.missing_values)
+    field_encoders = tuple(
+        _learn_field(table, field, config, counts, parts, n_train, cells, sums) for field in schema.fields
+    )
     encoder = Encoder(
         schema=schema,
         field_encoders=field_encoders,
@@ -93,10 +94,9 @@ def count_codes(table: CodedTable, parts: ReadParts) -> RowCounts:
     return RowCounts(train={name: counts - held_out[name] for name, counts in every.items()}, all=every)
 
 
-def _counted(table: CodedTable, name: str, counts: Counts) -> pl.DataFrame:
-    """Values that occur in the counted rows (value), with the rows of each (n)."""
-    seen = pl.Series(counts > 0)
-    return pl.DataFrame({"value": table.columns[name].values.filter(seen), "n": counts[counts > 0]})
+def _counted(values: pl.Series, counts: Counts) -> pl.DataFrame:
+    """Values, given by code, that occur in the counted rows (value), with the rows of each (n)."""
+    return pl.DataFrame({"value": values.filter(pl.Series(counts > 0)), "n": counts[counts > 0]})
 
 
 # --- target and weight ----------------------------------------------------------------------------------------
@@ -109,12 +109,12 @@ def _learn_target(table: CodedTable, config: Config, counts: RowCounts, parts: R
         missing = table.missing_rows(name)
         if len(missing):
             raise missing_target(name, len(missing), int(missing[0]))
-        moments = _moments(table, name, parts)
+        moments = _moments(table, partial(table.numbers, name), parts)
         return Target(name=name, task="regression", mean=moments.mean, scale=moments.std)
     _refuse_missing_codes(table, name, counts.all[name])
-    trained = _counted(table, name, counts.train[name])
+    trained = _counted(table.columns[name].values, counts.train[name])
     # Classes come from all rows, so a class that occurs in validation rows only is not an error.
-    values = _counted(table, name, counts.all[name])["value"].alias(name)
+    values = _counted(table.columns[name].values, counts.all[name])["value"].alias(name)
     if data.task == "regression" or try_numbers(values, data.missing_values) is not None:
         table.check_numbers(name)
     target = infer_target(values, data.task, data.missing_values, n_rows=table.n_rows)
@@ -160,56 +160,81 @@ def _check_weights(table: CodedTable, name: str, parts: ReadParts) -> None:
 
 
 class _TargetSums:
-    """For each code of a column, the sum of target minus base rate over training rows, computed when asked for."""
+    """Targets of training rows by value, for the columns that are asked for."""
 
     def __init__(self, table: CodedTable, target: Target, parts: ReadParts) -> None:
         self._table, self._parts = table, parts
-        self._codec = TargetCodec(table, target)
-        self._score = target_score(target)
+        self._codec, self._score = TargetCodec(table, target), target_score(target)
+        self._known: dict[str, Floats] = {}
 
-    def of(self, name: str) -> Floats:
-        """The sums of a column of mode "codes"."""
+    def add_to(self, trained: pl.DataFrame, name: str, seen: npt.NDArray[np.bool_]) -> pl.DataFrame:
+        """A frame of the values seen in training with the columns `HALVES`."""
+        if name not in self._known:
+            self._known[name] = self._count(name)
+        columns = [pl.Series(half, values) for half, values in zip(HALVES, self._known[name][:, seen], strict=True)]
+        return trained.with_columns(columns)
+
+    def _count(self, name: str) -> Floats:
         n_codes = len(self._table.columns[name].values)
-        sums, counts, total = np.zeros(n_codes), np.zeros(n_codes), 0.0
+        found_4V = np.zeros((4, n_codes))
         for start, stop in self._table.chunks():
             train = self._parts(start, stop) == 0
-            codes_R = self._table.codes(name, start, stop)[train]
-            score_R = self._score(self._codec.encode(start, stop)[train])
-            sums += np.bincount(codes_R, weights=score_R, minlength=n_codes)
-            counts += np.bincount(codes_R, minlength=n_codes)
-            total += float(score_R.sum())
-        return sums - counts * (total / max(counts.sum(), 1.0))
+            codes_R, second_R = self._table.codes(name, start, stop)[train], half_of_rows(start, stop)[train]
+            found_4V += count_halves(codes_R, self._score(self._codec.encode(start, stop)[train]), second_R, n_codes)
+        found_4V[2:] -= found_4V[:2] * (found_4V[2:].sum() / max(found_4V[:2].sum(), 1.0))
+        return found_4V
 
 
-def _plan(table: CodedTable, config: Config, counts: RowCounts, sums: _TargetSums) -> dict[str, Field | str]:
-    planned: dict[str, Field | str] = {}
+def _plan(table: CodedTable, config: Config, counts: RowCounts, parts: ReadParts, sums: _TargetSums) -> dict[str, Plan]:
+    planned: dict[str, Plan] = {}
     for name in candidate_names(list(table.columns), config):
         column = table.columns[name]
         if column.mode == "skipped":
             planned[name] = column.reason or "it has one value per row"
+        elif column.is_date and column.date_format is not None:
+            known = replace(config.data, date_formats={name: column.date_format})
+            planned[name] = plan_field(name, _typical_dates(table, name, parts), known)
         elif column.mode == "numbers":
             # It looked like a measure when it was read; otherwise it would have codes.
-            planned[name] = make_field(name, "numerical", config.data)
+            planned[name] = (make_field(name, "numerical", config.data),)
         else:
-            counted = _counted(table, name, counts.train[name])
-            choice = infer_kind(counted["value"].alias(name), config.data.missing_values, counted)
-            if name not in config.data.kinds and may_be_ordered(choice):
-                infer_kind(counted["value"].alias(name), config.data.missing_values, counted)
-            ):
-                counted = counted.with_columns(pl.Series("sum", sums.of(name)[counts.train[name] > 0]))
-            planned[name] = plan_field(name, counted, config.data)
+            trained = _counted(column.values, counts.train[name])
+            if known_kind(name, config.data) is None:
+                choice = infer_kind(trained["value"].alias(name), config.data.missing_values, trained)
+                trained = sums.add_to(trained, name, counts.train[name] > 0) if may_be_ordered(choice) else trained
+            planned[name] = plan_field(name, trained, config.data, column.values)
     return planned
 
 
+def _typical_dates(table: CodedTable, name: str, parts: ReadParts) -> pl.DataFrame:
+    """A few dates of training rows (value), each as one row (n): the earliest, and two that differ for every part."""
+    found = []
+    for dates in _cells(table, partial(table.typed_cells, name), parts):
+        times = read_times(dates, ISO)
+        differ = (times.part(part).is_first_distinct() & dates.is_not_null() for part in PARTS)
+        found += [dates.filter(dates == dates.min()).head(1), *(dates.filter(first).head(2) for first in differ)]
+    return distinct_values(pl.concat(found)).with_columns(n=pl.lit(1, dtype=pl.Int64))
+
+
 def _learn_field(
-    table: CodedTable, field: Field, config: Config, counts: RowCounts, parts: ReadParts, n_train: int
+    table: CodedTable,
+    field: Field,
+    config: Config,
+    counts: RowCounts,
+    parts: ReadParts,
+    n_train: int,
+    cells: FieldCells,
+    sums: _TargetSums,
 ) -> FieldEncoder:
-    if table.columns[field.name].mode == "numbers":
+    if table.columns[field.column].mode == "numbers":
         return _learn_numbers(table, field, config.data, parts, n_train)
-    if field.kind == "numerical":
-        table.check_numbers(field.name)
-    trained = _counted(table, field.name, counts.train[field.name])
-    counted = _counted(table, field.name, counts.all[field.name]) if config.data.counts_from == "all" else None
+    if field.kind == "numerical" and field.part is None:
+        table.check_numbers(field.column)
+    values = cells.of(field)
+    trained = _counted(values, counts.train[field.column])
+    if field.numeric == "quantile" and config.data.n_bins is None:
+        trained = sums.add_to(trained, field.column, counts.train[field.column] > 0)
+    counted = _counted(values, counts.all[field.column]) if config.data.counts_from == "all" else None
     return FieldEncoder.from_counts(field, trained, config.data, counted)
 
 
@@ -218,27 +243,32 @@ def _learn_field(
 
 def _learn_numbers(table: CodedTable, field: Field, config: DataConfig, parts: ReadParts, n_train: int) -> FieldEncoder:
     codec: Codec
-    distinct, counts = np.unique(_sample_numbers(table, field.name, parts), return_counts=True)
-    measure = Measure.of(distinct, counts)
+
+    def read(start: int, stop: int) -> pl.Series:
+        return FieldCells(lambda name: table.typed_cells(name, start, stop), config.missing_values).of(field)
+
+    distinct, sampled = np.unique(_sample_numbers(table, read, parts), return_counts=True)
+    measure = Measure.of(distinct, sampled)
     if field.numeric == "scale":
-        moments = _moments(table, field.name, parts)
+        moments = _moments(table, read, parts)
         codec = ScaledNumbers.of(moments, n_train - moments.n_rows)
     elif field.numeric == "quantile":
-        bins = QuantileBins.from_counts(distinct, counts, 1, config.n_bins or default_n_bins(n_train))
-        codec = _recount(bins, table, field.name, parts)
+        bins = QuantileBins.from_counts(distinct, sampled, 1, config.n_bins or default_n_bins(n_train))
+        codec = _count_bins(bins, table, read, parts)
     else:
-        counted_rows = _numbers(table, field.name, None if config.counts_from == "all" else parts)
-        texts = (field_texts(field, numbers, config.missing_values) for numbers in counted_rows)
+        counted_rows = _cells(table, read, None if config.counts_from == "all" else parts)
+        missing = field_missing(field, config.missing_values)
+        texts = (field_texts(field, cells, missing) for cells in counted_rows)
         codec = learn_vocabulary(field, pl.concat(map(distinct_values, texts)), config)
     return FieldEncoder(field=field, codec=codec, missing_values=config.missing_values, measure=measure)
 
 
-def _sample_numbers(table: CodedTable, name: str, parts: ReadParts) -> Floats:
+def _sample_numbers(table: CodedTable, read: ReadCells, parts: ReadParts) -> Floats:
     """About `sample_rows` known numbers of training rows, or all if there are fewer."""
-    n_known = sum(len(numbers) - numbers.null_count() for numbers in _numbers(table, name, parts))
+    n_known = sum(len(numbers) - numbers.null_count() for numbers in _cells(table, read, parts))
     share = table.sizes.sample_rows / max(n_known, 1)
     found = []
-    for chunk, numbers in enumerate(_numbers(table, name, parts)):
+    for chunk, numbers in enumerate(_cells(table, read, parts)):
         known = numbers.drop_nulls().to_numpy()
         if share < 1:
             known = known[np.random.default_rng([0, chunk]).random(len(known)) < share]
@@ -246,23 +276,23 @@ def _sample_numbers(table: CodedTable, name: str, parts: ReadParts) -> Floats:
     return np.concatenate([np.empty(0), *found])
 
 
-def _moments(table: CodedTable, name: str, parts: ReadParts) -> Moments:
+def _moments(table: CodedTable, read: ReadCells, parts: ReadParts) -> Moments:
     moments = Moments()
-    for numbers in _numbers(table, name, parts):
+    for numbers in _cells(table, read, parts):
         moments = moments.merge(Moments.of(numbers.drop_nulls().to_numpy()))
     return moments
 
 
-def _numbers(table: CodedTable, name: str, parts: ReadParts | None) -> Iterator[pl.Series]:
+def _cells(table: CodedTable, read: ReadCells, parts: ReadParts | None) -> Iterator[pl.Series]:
     for start, stop in table.chunks():
-        numbers = table.numbers(name, start, stop)
-        yield numbers if parts is None else numbers.filter(pl.Series(parts(start, stop) == 0))
+        cells = read(start, stop)
+        yield cells if parts is None else cells.filter(pl.Series(parts(start, stop) == 0))
 
 
-def _recount(bins: QuantileBins, table: CodedTable, name: str, parts: ReadParts) -> QuantileBins:
+def _count_bins(bins: QuantileBins, table: CodedTable, read: ReadCells, parts: ReadParts) -> QuantileBins:
     """Bins that were learned from a sample, with the counts of all training rows."""
     counts = np.zeros(len(bins.counts), dtype=np.int64)
-    for numbers in _numbers(table, name, parts):
+    for numbers in _cells(table, read, parts):
         counts += np.bincount(bins.encode(numbers), minlength=len(counts))
     return QuantileBins(edges=bins.edges, counts=counts)
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from fielddep.encoding.numbers import quantile_edges
 from fielddep.encoding.values import try_numbers
 
 MAX_MEASURE = 1e6
@@ -23,6 +24,11 @@ _NORMAL_QUARTILES = 1.349
 """Distance between the quartiles of a normal distribution, in standard deviations."""
 _STRONG = 3.0
 _SHARE_OF_LARGEST = 0.6
+_SHRINK_ROWS = 5.0
+_N_BINS = (8, 16, 32, 64)
+_NEARLY = 0.01
+HALVES = ("n_first", "n_second", "sum_first", "sum_second")
+"""Columns of a frame of different values: rows of each half, and sums of their target minus base rate."""
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
@@ -75,24 +81,85 @@ def lenient_numbers(column: pl.Series, missing_values: tuple[str, ...]) -> Float
     return np.where(np.isfinite(found), found, np.nan)
 
 
-def order_matters(sums: Floats) -> bool:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ValueTargets:
+    """Targets of training rows by value, in two halves of the rows, so that one half can judge the other.
+
+    Attributes:
+        numbers_V: different numbers, ascending.
+        n_2V: rows of each value in each half.
+        sum_2V: sum of target minus base rate over these rows.
+    """
+
+    numbers_V: Floats
+    n_2V: Floats
+    sum_2V: Floats
+
+    @classmethod
+    def of(cls, counted: pl.DataFrame, numbers: Floats) -> ValueTargets | None:
+        """From a frame with the columns of `count_halves`, and the number of each line; None without these columns."""
+        if not set(HALVES) <= set(counted.columns):
+            return None
+        distinct, place = np.unique(numbers, return_inverse=True)
+        sums = [np.bincount(place, weights=counted[name].to_numpy(), minlength=len(distinct)) for name in HALVES]
+        return cls(numbers_V=distinct, n_2V=np.stack(sums[:2]), sum_2V=np.stack(sums[2:]))
+
+    def gain(self, group_V: npt.NDArray[np.int64]) -> float:
+        """How much the mean target of a group in one half explains of the other half; values are put into groups."""
+        n_2G, sum_2G = (np.stack([np.bincount(group_V, weights=half) for half in a]) for a in (self.n_2V, self.sum_2V))
+        mean_2G = sum_2G / (n_2G + _SHRINK_ROWS)
+        other_n, other_sum = n_2G[::-1], sum_2G[::-1]
+        return float((2 * mean_2G * other_sum - mean_2G**2 * other_n).sum())
+
+    def best_n_bins(self, at_most: int) -> int:
+        """Number of quantile bins whose means explain most of rows that they were not learned from."""
+        tried = {n: self._gain_of_bins(n) for n in _N_BINS if n <= at_most} or {at_most: 0.0}
+        enough = max(tried.values()) - _NEARLY * abs(max(tried.values()))
+        return next(n for n, gain in tried.items() if gain >= enough)
+
+    def bins_are_better(self) -> bool:
+        """Whether bins of numbers explain more than single values do."""
+        every = np.arange(len(self.numbers_V))
+        return max(self._gain_of_bins(n) for n in _N_BINS) >= self.gain(every)
+
+    def _gain_of_bins(self, n_bins: int) -> float:
+        edges = quantile_edges(self.numbers_V, self.n_2V.sum(axis=0).astype(np.int64), n_bins)
+        return self.gain(np.searchsorted(edges, self.numbers_V, side="right"))
+
+
+def order_matters(targets: ValueTargets) -> bool:
     """Whether neighbours among the values of a field have alike targets, so that their order says something.
 
     If order meant nothing, the products of neighbours would have random signs, and their sum over the root of the sum
     of their squares would be about normal. It cannot exceed the root of the number of products, so a few values are
     judged by a share of that.
 
-    Args:
-        sums: for every different number, ascending, the sum of target minus base rate over its training rows.
-
     Example:
+        >>> def targets(sums):
+        ...     return ValueTargets(numbers_V=np.arange(40.0), n_2V=np.ones((2, 40)), sum_2V=np.stack([sums, sums]))
         >>> rising = np.linspace(-1, 1, 40)
-        >>> order_matters(rising), order_matters(rising * (-1) ** np.arange(40))
+        >>> order_matters(targets(rising)), order_matters(targets(rising * (-1) ** np.arange(40)))
         (True, False)
     """
-    if len(sums) < 3:
+    if len(targets.numbers_V) < 3:
         return False
-    products = sums[:-1] * sums[1:]
+    score_V = targets.sum_2V.sum(axis=0) / np.sqrt(np.maximum(targets.n_2V.sum(axis=0), 1.0))
+    products = score_V[:-1] * score_V[1:]
     size = math.sqrt(float((products**2).sum()))
     bound = min(_STRONG, _SHARE_OF_LARGEST * math.sqrt(len(products)))
     return size > 0 and float(products.sum()) / size > bound
+
+
+def half_of_rows(start: int, stop: int) -> npt.NDArray[np.bool_]:
+    """Whether each row from `start` to `stop` belongs to the second half: a hash of its number, not of its place."""
+    rows = np.arange(start, stop, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    is_second: npt.NDArray[np.bool_] = rows >> np.uint64(63) == 1
+    return is_second
+
+
+def count_halves(code_R: npt.NDArray[Any], score_R: Floats, second_R: npt.NDArray[np.bool_], n_codes: int) -> Floats:
+    """For every code: rows of the two halves and sums of their scores, in the order of `HALVES` (4, codes)."""
+    place_R = code_R + second_R * np.int64(n_codes)
+    n = np.bincount(place_R, minlength=2 * n_codes).reshape(2, n_codes)
+    sums = np.bincount(place_R, weights=score_R, minlength=2 * n_codes).reshape(2, n_codes)
+    return np.concatenate([n, sums])

@@ -106,7 +106,7 @@ class QuantileBins:
         """Learn from ascending different numbers and the rows of each; edges are among them, so no bin is empty."""
         if not len(distinct):
             return cls(edges=np.empty(0), counts=np.array([n_missing, 0], dtype=np.int64))
-        edges = _quantile_edges(distinct, counts, n_bins)
+        edges = quantile_edges(distinct, counts, n_bins)
         bins = np.searchsorted(edges, distinct, side="right")
         bin_counts = np.bincount(bins, weights=counts).astype(np.int64)
         return cls(edges=edges, counts=np.concatenate([[n_missing, 0], bin_counts]))
@@ -138,7 +138,7 @@ class QuantileBins:
         return cls(edges=np.array(state["edges"], dtype=np.float64), counts=np.array(state["counts"], dtype=np.int64))
 
 
-def _quantile_edges(distinct: Floats, counts: Counts, n_bins: int) -> Floats:
+def quantile_edges(distinct: Floats, counts: Counts, n_bins: int) -> Floats:
     """Edges of bins with about equal mass, all of them numbers of the table.
 
     A number that fills a bin by itself, such as the zeros of a count, gets its own bin, and the others share the rest.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from fielddep.encoding.coded import CodedTable
-from fielddep.encoding.values import typed_times
+from fielddep.encoding.dates import typed_times
 from fielddep.errors import SplitError
 
 Numbers = npt.NDArray[np.int64]
@@ -283,7 +283,8 @@ class _TimeOrder:
 def _ranks(table: CodedTable, name: str, counts: Numbers) -> Numbers:
     """Rank of the time of every code; unlike a float, it orders any type without rounding."""
     seen = counts > 0
-    typed = typed_times(table.columns[name].values.filter(pl.Series(seen)))
+    column = table.columns[name]
+    typed = typed_times(column.values.filter(pl.Series(seen)), column.date_format, column.missing_values)
     if typed.null_count():
         missing = np.zeros(len(counts), dtype=np.bool_)
         missing[np.flatnonzero(seen)[typed.is_null().to_numpy()]] = True

@@ -1,180 +1,60 @@
 """Schema: the fields of a table, their kinds, and the target. All of it is inferred and can be overridden.
 
-A field is categorical, numerical or both. Whole numbers are the hard case: in the tables this library is made for, many
-are codes (a user, a flight), and some are amounts (an age, a duration). Their values, how they are written, and whether
-neighbouring numbers have alike targets in training rows decide.
+A field is categorical, numerical or both (`kinds.py`); a column of dates gives several fields, one for each part.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from fielddep.config.settings import PER_FIELD_DEFAULT, Config, DataConfig, Kind, Numeric, for_field
-from fielddep.encoding.measures import order_matters
+from fielddep.encoding.dates import PARTS, Part, choose_format, part_name, read_times
+from fielddep.encoding.kinds import infer_kind, is_row_number
 from fielddep.encoding.target import Target
-from fielddep.encoding.values import as_whole_numbers, canonical, distinct_values, try_numbers
+from fielddep.encoding.values import canonical, distinct_values
 from fielddep.errors import SchemaError, SplitError
 from fielddep.wording import did_you_mean
 
-# fmt: off
-_ID_WORDS = frozenset((
-    "id", "ids", "uid", "uuid", "guid", "code", "codes", "key", "keys", "zip", "zipcode", "postcode", "postal", "index",
-    "idx", "user", "users", "item", "items", "customer", "client", "account", "product", "sku", "ean", "isbn", "hash",
-    "phone",
-))
-_ID_ENDINGS = frozenset((
-    "no", "nr", "nbr", "num", "number", "category", "cat", "type", "class", "group", "label", "flag",
-))
-"""Words that mean an id at the end of a name only: `flight_number` is a code, `number_of_visits` a count."""
-_ID_OWNERS = frozenset((
-    "user", "item", "customer", "client", "product", "movie", "device", "session", "ad", "site", "app", "page",
-))
-# fmt: on
-_MANY_NEGATIVE = 64
-_MANY_DENSE = 30
-_TOO_MANY_DENSE = 10_000
-"""No amount takes every whole number of such a long range; numbered users, movies or tags do."""
-_ROWS_PER_VALUE = 30
-_MIN_ORDERED = 3
 _MIN_ROWS_UNIQUE = 20
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class KindChoice:
-    """The kind of a column, and why, in one word."""
-
-    kind: Kind
-    reason: str
-
-
-def infer_kind(
-    column: pl.Series, missing_values: Iterable[str] = ("",), counted: pl.DataFrame | None = None
-) -> KindChoice:
-    """Categorical, numerical or both, by dtype, values, name and target; a categorical dtype is always categorical.
-
-    Text counts as numbers if every text is a number without a leading zero, as in postcodes. Numbers with fractions are
-    numerical; whole numbers may be either (`_kind_of_whole`).
-
-    Args:
-        column: the raw column.
-        missing_values: texts that mean missing.
-        counted: `distinct_values` of the column, if the caller has them already; with a column `sum` of target minus
-            base rate over the rows of each value, the target has its say.
-    """
-    if isinstance(column.dtype, (pl.Categorical, pl.Enum)):
-        return KindChoice("categorical", "typed")
-    counted = distinct_values(column) if counted is None else counted
-    values = counted["value"].alias(column.name)
-    numbers = None if column.dtype == pl.Boolean else try_numbers(values, missing_values)
-    if numbers is None or numbers.null_count() == len(numbers) or _has_leading_zero(values):
-        return KindChoice("categorical", "text")
-    if not (numbers.drop_nulls() % 1 == 0).all():
-        return KindChoice("numerical", "fractions")
-    whole = as_whole_numbers(values, missing_values)
-    if whole is None:
-        return KindChoice("categorical", "text")
-    return _kind_of_whole(values, whole, counted)
-
-
-def _kind_of_whole(values: pl.Series, whole: pl.Series, counted: pl.DataFrame) -> KindChoice:
-    known = whole.is_not_null()
-    n_known, n_distinct = int(counted["n"].filter(known).sum()), whole.drop_nulls().n_unique()
-    if looks_like_measure(whole, n_known):
-        return KindChoice("numerical", "spread")
-    if is_id_name(whole.name):
-        return KindChoice("categorical", "name")
-    if n_distinct < _MIN_ORDERED:
-        return KindChoice("categorical", "few")
-    # A gap turns whole numbers of pandas into floats, so only floats without a gap were meant as such.
-    if known.all() and _written_as_float(values):
-        return KindChoice("numerical" if n_distinct > _MANY_DENSE else "both", "floats")
-    if "sum" not in counted.columns:
-        return KindChoice("categorical", "whole")
-    sums = pl.DataFrame({"value": whole, "sum": counted["sum"]}).drop_nulls().group_by("value").sum().sort("value")
-    if not order_matters(sums["sum"].to_numpy()):
-        return KindChoice("categorical", "unordered")
-    # Few rows per value would only memorise ids of their own; bins share what neighbours have in common.
-    return KindChoice("numerical" if n_known < _ROWS_PER_VALUE * n_distinct else "both", "ordered")
-
-
-def _written_as_float(values: pl.Series) -> bool:
-    if values.dtype == pl.String:
-        return bool(values.str.contains(r"\.").all())
-    return values.dtype.is_float()
-
-
-def may_be_ordered(choice: KindChoice) -> bool:
-    """Whether the target could change the kind of a column that was chosen without it."""
-    return choice.reason == "whole"
-
-
-def looks_like_measure(whole: pl.Series, n_rows: int) -> bool:
-    """Whether different whole numbers from `n_rows` rows are amounts rather than codes.
-
-    They are if there are many and some are negative, if most rows have a number of their own, or if they fill a range
-    of moderate length densely with few rows each. The last two do not apply to a column named like an id.
-    """
-    known = whole.drop_nulls()
-    n_distinct, low, high = known.n_unique(), int(known.min()), int(known.max())  # type: ignore[arg-type]  # integers
-    if n_distinct > _MANY_NEGATIVE and low < 0:
-        return True
-    if is_id_name(whole.name):
-        return False
-    dense = high - low + 1 <= 2 * n_distinct
-    moderate = _MANY_DENSE < n_distinct <= _TOO_MANY_DENSE
-    return n_distinct > n_rows / 2 or (dense and moderate and n_rows < _ROWS_PER_VALUE * n_distinct)
-
-
-def is_row_number(column: pl.Series, missing_values: Iterable[str] = ("",)) -> bool:
-    """Whether every row has a whole number of its own from one dense range, like an order number.
-
-    Up to half of the range may be absent, because training rows hold only a part of it.
-    """
-    whole = as_whole_numbers(column, missing_values)
-    if whole is None or whole.has_nulls() or whole.n_unique() < len(whole) or not len(whole):
-        return False
-    return int(whole.max()) - int(whole.min()) + 1 <= 2 * len(whole)  # type: ignore[arg-type]  # integers
-
-
-def is_id_name(name: str) -> bool:
-    """Whether a word in the name suggests ids or codes.
-
-    Example:
-        >>> is_id_name("userId"), is_id_name("flight number"), is_id_name("number of visits"), is_id_name("humidity")
-        (True, True, False, False)
-    """
-    split_camel = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    words = [word.lower() for word in re.findall(r"[A-Za-z]+", split_camel)]
-    if words and words[-1] in _ID_ENDINGS:
-        return True
-    return any(w in _ID_WORDS or (w.endswith("id") and w[:-2] in _ID_OWNERS) for w in words)
-
-
-def _has_leading_zero(column: pl.Series) -> bool:
-    return column.dtype == pl.String and bool(column.str.contains(r"^\s*-?0\d").any())
-
-
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One column that a model sees.
+    """One input of a model: a column, or a part of the dates in a column.
 
     Attributes:
-        name: its column.
+        name: that of its column, or of column and part.
         kind: categorical (ids), numerical (a number, and ids of its bins) or both (ids and a number).
         numeric: how a numerical field enters the model; None for a categorical one.
+        column: the column of the table that it is read from; by default its name.
+        part: the part of a date that it holds; None if the field is the column itself.
+        format: how text in a column of dates is parsed; see `dates.read_times`.
+        origin: earliest time of the training rows in a column of dates, in microseconds since 1970.
     """
 
     name: str
     kind: Kind
     numeric: Numeric | None = None
+    column: str = None  # type: ignore[assignment]  # set below
+    part: Part | None = None
+    format: str | None = None
+    origin: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.column is None:
+            object.__setattr__(self, "column", self.name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; what only parts of dates have is absent from other fields."""
+        always = {"name": self.name, "kind": self.kind, "numeric": self.numeric}
+        return always if self.part is None else dict(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,10 +80,15 @@ class Schema:
         """Names of the fields."""
         return tuple(field.name for field in self.fields)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the fields are read from, each once."""
+        return tuple(dict.fromkeys(field.column for field in self.fields))
+
     def to_json(self) -> dict[str, Any]:
         """Plain values that `json` can write and `from_json` reads back to an equal schema."""
         return {
-            "fields": [dict(vars(field)) for field in self.fields],
+            "fields": [field.to_json() for field in self.fields],
             "target": None if self.target is None else self.target.to_json(),
             "weight": self.weight,
             "split_column": self.split_column,
@@ -230,19 +115,38 @@ def target_name(columns: Sequence[str], config: Config) -> str:
     return config.data.target
 
 
-def build_schema(planned: Mapping[str, Field | str], target: Target, config: Config) -> Schema:
+Plan = tuple[Field, ...] | str
+"""The fields of a column, or why it is useless."""
+
+
+def build_schema(planned: Mapping[str, Plan], target: Target, config: Config) -> Schema:
     """The schema of planned columns, with a warning for each skipped one.
 
     Raises:
         SchemaError: for fewer than two fields.
     """
     skipped = tuple((name, reason) for name, reason in planned.items() if isinstance(reason, str))
-    fields = tuple(field for field in planned.values() if isinstance(field, Field))
+    fields = _unique_names(
+        [field for plan in planned.values() if not isinstance(plan, str) for field in plan],
+        {*planned, target.name, *filter(None, (config.data.weight, config.split.column))},
+    )
     _check_enough(fields, skipped)
     for name, reason in skipped:
         log.warning("field %r is left out: %s; name its kind in data.kinds to keep it", name, reason)
     weight, split_column = config.data.weight, config.split.column
     return Schema(fields=fields, target=target, weight=weight, split_column=split_column, skipped=skipped)
+
+
+def _unique_names(fields: Sequence[Field], columns: set[str]) -> tuple[Field, ...]:
+    """The fields with underscores behind the names of parts that are names of columns too."""
+    named, taken = [], set(columns)
+    for field in fields:
+        name = field.name
+        while field.part is not None and name in taken:
+            name += "_"
+        taken.add(name)
+        named.append(replace(field, name=name))
+    return tuple(named)
 
 
 def check_column_names(columns: Sequence[str], config: Config) -> None:
@@ -254,6 +158,7 @@ def check_column_names(columns: Sequence[str], config: Config) -> None:
         ("data.fields", data.fields or ()),
         ("data.exclude", data.exclude),
         ("data.kinds", data.kinds),
+        ("data.date_formats", data.date_formats),
         ("data.numeric", _named(data.numeric)),
         ("data.min_count", _named(data.min_count)),
     ):
@@ -278,8 +183,8 @@ def _check_split_column(columns: Sequence[str], name: str, method: str) -> None:
         raise SplitError(f"split.column names {name!r}, which is not a column; {did_you_mean(name, columns)}")
 
 
-def plan_fields(table: pl.DataFrame, config: Config) -> dict[str, Field | str]:
-    """For each column that may be a field: the field, or why it is useless."""
+def plan_fields(table: pl.DataFrame, config: Config) -> dict[str, Plan]:
+    """For each column that may be a field: its fields, or why it is useless."""
     names = candidate_names(table.columns, config)
     return {name: plan_field(name, distinct_values(table[name]), config.data) for name in names}
 
@@ -294,14 +199,42 @@ def candidate_names(columns: Sequence[str], config: Config) -> list[str]:
     return [name for name in names if name not in data.exclude]
 
 
-def plan_field(name: str, counted: pl.DataFrame, data: DataConfig) -> Field | str:
-    """The field of a column, or why it is useless; `counted` is `distinct_values` of the column."""
-    kind = data.kinds.get(name) or infer_kind(counted["value"].alias(name), data.missing_values, counted).kind
+def plan_field(name: str, counted: pl.DataFrame, data: DataConfig, every: pl.Series | None = None) -> Plan:
+    """The fields of a column, or why it is useless.
+
+    Args:
+        name: the column.
+        counted: `distinct_values` of the column in training rows.
+        data: settings.
+        every: different values of all rows, which decide the format of dates; by default those of `counted`.
+    """
+    kind = known_kind(name, data) or infer_kind(counted["value"].alias(name), data.missing_values, counted).kind
+    if kind == "date":
+        return _plan_dates(name, counted, data, every)
     if may_skip(name, data):
         reason = skip_reason(counted.with_columns(value=canonical(counted["value"], data.missing_values)), kind)
         if reason:
             return reason
-    return make_field(name, kind, data)
+    return (make_field(name, kind, data),)
+
+
+def known_kind(name: str, data: DataConfig) -> Kind | None:
+    """The kind of a column, if the settings name it."""
+    return data.kinds.get(name) or ("date" if name in data.date_formats else None)
+
+
+def _plan_dates(name: str, counted: pl.DataFrame, data: DataConfig, every: pl.Series | None) -> Plan:
+    """The parts of dates that vary, as fields."""
+    values, missing = counted["value"].alias(name), data.missing_values
+    time_format = choose_format(values, counted["n"], data.date_formats.get(name), missing, every)
+    times = read_times(values, time_format, missing)
+    reason = skip_reason(counted.with_columns(value=times.instant), "date") if may_skip(name, data) else None
+    if reason:
+        return reason
+    shared: dict[str, Any] = {"column": name, "format": time_format, "origin": times.earliest()}
+    plain = {part: make_field(name, "numerical" if part == "elapsed" else "categorical", data) for part in PARTS}
+    found = times.varying_parts()
+    return tuple(replace(plain[part], name=part_name(name, part), part=part, **shared) for part in found)
 
 
 def make_field(name: str, kind: Kind, data: DataConfig) -> Field:
@@ -313,7 +246,7 @@ def make_field(name: str, kind: Kind, data: DataConfig) -> Field:
 
 def may_skip(name: str, data: DataConfig) -> bool:
     """Whether a useless column may be skipped: not if the settings name it as a field."""
-    return name not in (data.fields or ()) and name not in data.kinds
+    return name not in (data.fields or ()) and known_kind(name, data) is None
 
 
 def skip_reason(counted: pl.DataFrame, kind: Kind) -> str | None:
@@ -323,6 +256,8 @@ def skip_reason(counted: pl.DataFrame, kind: Kind) -> str | None:
         return "all its values are missing"
     if n_distinct == 1:
         return "it is constant"
+    if kind == "date":
+        return None
     unique = n_distinct == n_rows and not counted["value"].has_nulls()
     if n_rows < _MIN_ROWS_UNIQUE or not unique:
         return None

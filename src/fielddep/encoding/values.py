@@ -1,4 +1,4 @@
-"""Values: one text per value, whatever file it came from; columns as numbers and as times.
+"""Values: one text per value, whatever file it came from; columns as numbers.
 
 A CSV file gives "5", Parquet gives 5, and pandas gives 5.0 if another cell of the column is empty. All three are the
 same category, so all three become the text "5" before a vocabulary sees them.
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from fielddep.errors import SchemaError, SplitError
+from fielddep.errors import SchemaError
 
 NUMBER_MISSING = ("NA", "N/A", "NaN", "nan", "null", "None", "?")
 """Texts that mean missing if a number is expected; in a categorical field they are ordinary values."""
@@ -21,17 +21,6 @@ DATE_TIME = r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2})(?:(:[0-9]{2})(
 SHORTEST_DATE_TIME = 16
 _MAX_CHARACTERS = 80
 _INT64_LIMIT = 2.0**63
-_TIME_FORMATS = (
-    "%Y-%m-%d",
-    "%Y-%m-%dT%H:%M:%S%.f",
-    "%Y-%m-%d %H:%M:%S%.f",
-    "%Y-%m-%dT%H:%M",
-    "%Y-%m-%d %H:%M",
-    "%Y-%m-%dT%H:%M:%S%.fZ",
-    "%Y-%m-%dT%H:%M:%S%.f%z",
-    "%Y-%m-%d %H:%M:%S%.f%z",
-    "%Y/%m/%d",
-)
 
 
 def canonical(column: pl.Series, missing_values: Iterable[str] = ("",)) -> pl.Series:
@@ -73,9 +62,9 @@ def try_numbers(column: pl.Series, missing_values: Iterable[str] = ("",)) -> pl.
     if column.dtype.is_temporal():
         return None
     if not _is_text(column):
-        numbers = _without_missing(column, missing_values).cast(pl.Float64)
+        numbers = without_missing(column, missing_values).cast(pl.Float64)
     else:
-        text = _number_text(column, missing_values)
+        text = plain_text(column, missing_values)
         numbers = text.cast(pl.Float64, strict=False)
         if numbers.null_count() > text.null_count():
             return None
@@ -107,7 +96,7 @@ def as_number(column: pl.Series, missing_values: Iterable[str] = ("",), *, first
             f"column {column.name!r} must hold finite numbers; {place} holds {numbers[position]}; replace it, empty "
             "the cell, or list it in data.missing_values"
         )
-    text = shorten(_number_text(column, missing_values)[position])
+    text = shorten(plain_text(column, missing_values)[position])
     raise SchemaError(
         f"column {column.name!r} must hold numbers; {place} holds {text!r}; make the column categorical, or list the "
         "text in data.missing_values"
@@ -124,7 +113,7 @@ def _first_bad(column: pl.Series, numbers: pl.Series | None, missing_values: Ite
     if column.dtype.is_temporal():
         return 0
     if numbers is None:
-        text = _number_text(column, missing_values)
+        text = plain_text(column, missing_values)
         bad = text.is_not_null() & text.cast(pl.Float64, strict=False).is_null()
     else:
         bad = numbers.is_infinite().fill_null(False)
@@ -134,13 +123,13 @@ def _first_bad(column: pl.Series, numbers: pl.Series | None, missing_values: Ite
 def as_whole_numbers(column: pl.Series, missing_values: Iterable[str] = ("",)) -> pl.Series | None:
     """The column as exact integers with null for missing; None if a value is not a whole number of at most 128 bits."""
     if column.dtype.is_integer():
-        return _without_missing(column, missing_values)
+        return without_missing(column, missing_values)
     numbers = try_numbers(column, missing_values)
     if numbers is None or not (numbers.drop_nulls() % 1 == 0).all():
         return None
     if not _is_text(column):
         return _all_or_none(numbers, numbers.cast(pl.Int128, strict=False))
-    text = _number_text(column, missing_values).str.replace(r"\.0*$", "")
+    text = plain_text(column, missing_values).str.replace(r"\.0*$", "")
     return _all_or_none(text, text.cast(pl.Int128, strict=False))
 
 
@@ -158,14 +147,14 @@ def _null_where(column: pl.Series, mask: pl.Series) -> pl.Series:
     return pl.select(pl.when(~mask.fill_null(True)).then(column)).to_series()
 
 
-def _without_missing(column: pl.Series, missing_values: Iterable[str]) -> pl.Series:
+def without_missing(column: pl.Series, missing_values: Iterable[str]) -> pl.Series:
     """A typed column with null where its text is listed as missing."""
     listed = [text for text in missing_values if text]
     return _null_where(column, canonical(column, listed).is_null()) if listed else column
 
 
-def _number_text(column: pl.Series, missing_values: Iterable[str]) -> pl.Series:
-    """Stripped texts of a column that should hold numbers; null for missing."""
+def plain_text(column: pl.Series, missing_values: Iterable[str]) -> pl.Series:
+    """Stripped texts of a column that should hold numbers or dates; null for missing."""
     text = _as_text(column).str.strip_chars()
     known = canonical(text, (*missing_values, *NUMBER_MISSING))
     return _null_where(text, known.is_null())
@@ -231,38 +220,3 @@ def _float_text(column: pl.Series) -> pl.Series:
     whole = column.cast(pl.Int64, strict=False).cast(pl.String)
     text = pl.when(integral).then(whole).when(column.is_not_nan()).then(column.cast(pl.String))
     return pl.select(text).to_series().alias(column.name)
-
-
-# --- times ----------------------------------------------------------------------------------------------------
-
-
-def typed_times(column: pl.Series) -> pl.Series:
-    """Times in a type that sorts by time; null for missing."""
-    typed = column if column.dtype.is_numeric() or column.dtype.is_temporal() else _parse_times(column)
-    return typed.fill_nan(None) if typed.dtype.is_float() else typed
-
-
-def time_numbers(column: pl.Series) -> tuple[pl.Series, bool]:
-    """Times as Float64, null for missing, and whether they are clock times (in microseconds) or plain numbers."""
-    typed = typed_times(column)
-    is_clock = typed.dtype.is_temporal()
-    if typed.dtype in (pl.Date, pl.Datetime):
-        typed = typed.cast(pl.Datetime("us"))
-    numbers: pl.Series = typed.to_physical().cast(pl.Float64)
-    return numbers, is_clock
-
-
-def _parse_times(column: pl.Series) -> pl.Series:
-    text = column.cast(pl.String).str.strip_chars().replace("", None)
-    numbers = try_numbers(text)
-    if numbers is not None:
-        return numbers
-    for time_format in _TIME_FORMATS:
-        dtype = pl.Date if "%H" not in time_format else pl.Datetime("us", "UTC" if "%z" in time_format else None)
-        times: pl.Series = text.str.strptime(dtype, time_format, strict=False)
-        if times.null_count() == text.null_count():
-            return times
-    raise SplitError(
-        f"split.column {column.name!r} must hold numbers, dates or ISO times of one format, such as 2024-01-31 or "
-        f"2024-01-31T12:00:00; it holds values such as {text.drop_nulls().first()!r}. Convert them"
-    )

@@ -20,7 +20,7 @@ from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import ALL, CHUNK_ROWS, Predictor, default_part, read_options
 from fielddep.config.settings import DataConfig
 from fielddep.encoding.encoder import Encoder, check_columns
-from fielddep.encoding.field import FieldEncoder
+from fielddep.encoding.field import FieldCells, FieldEncoder
 from fielddep.encoding.numbers import MAX_SCALED, QuantileBins, ScaledNumbers
 from fielddep.encoding.rows import EncodedRows, sample_rows
 from fielddep.encoding.target import Target
@@ -85,7 +85,7 @@ def pick_rows(
         if with_target is None:
             wanted = {target_of(bundle).name, bundle.encoder.schema.weight} - {None}
             with_target = wanted <= set(table.schema.names())
-        cells = _gathered(table, numbers, bundle.encoder.schema.field_names)
+        cells = _gathered(table, numbers, bundle.encoder.schema.columns)
         chosen, values = bundle.encoder.encode(cells)[0], cell_texts(bundle.encoder, cells)
     if not n_sample:
         return PickedRows(chosen=chosen, values=values, sample=None, n_rows=0)
@@ -105,19 +105,19 @@ def _stored_rows(store: Store, numbers: Sequence[int], encoder: Encoder) -> Enco
     return EncodedRows.concat([EncodedRows.empty(store.layout), *(store.read(n, n + 1) for n in numbers)])
 
 
-def _gathered(table: RowStream, numbers: Sequence[int], fields: tuple[str, ...]) -> pl.DataFrame:
+def _gathered(table: RowStream, numbers: Sequence[int], columns: tuple[str, ...]) -> pl.DataFrame:
     """The rows with these numbers, in that order; reading stops at the last of them."""
-    check_columns(table.schema.names(), fields)
+    check_columns(table.schema.names(), columns)
     found: dict[int, pl.DataFrame] = {}
     n_seen = 0
-    for chunk in table.frames(fields, CHUNK_ROWS) if numbers else ():
+    for chunk in table.frames(columns, CHUNK_ROWS) if numbers else ():
         found |= {number: chunk[number - n_seen] for number in numbers if n_seen <= number < n_seen + len(chunk)}
         n_seen += len(chunk)
         if len(found) == len(numbers):
             break
     else:
         _check_numbers(numbers, n_seen)
-    none = table.schema.to_frame().select(fields)
+    none = table.schema.to_frame().select(columns)
     return pl.concat([none, *(found[number] for number in numbers)], how="vertical_relaxed")
 
 
@@ -136,12 +136,13 @@ def target_of(bundle: Bundle) -> Target:
 
 
 def cell_texts(encoder: Encoder, table: pl.DataFrame) -> pl.DataFrame:
-    """The values of a table as text, one column per field; `MISSING` for an empty cell."""
+    """The values of a table as text, one column per field; `MISSING` for an empty cell.
+
+    A part of a date has the complete date, as it is in the table.
+    """
+    cells = FieldCells(table.__getitem__, encoder.missing_values)
     return pl.DataFrame(
-        [
-            field_encoder.cell_texts(table[field_encoder.field.name]).fill_null(MISSING)
-            for field_encoder in encoder.field_encoders
-        ]
+        [c.cell_texts(table[c.field.column], cells.of(c.field)).fill_null(MISSING) for c in encoder.field_encoders]
     )
 
 

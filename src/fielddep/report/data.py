@@ -15,6 +15,7 @@ import torch
 from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.run import REQUEST, Run
 from fielddep.config.settings import Config
+from fielddep.encoding.dates import time_text
 from fielddep.encoding.describe import determines, most_frequent_share, orders
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.field import FieldEncoder
@@ -115,6 +116,7 @@ def _field_facts(field_encoder: FieldEncoder, measured_R: np.ndarray) -> FieldFa
     labels = field_encoder.labels()[FIRST_ID : FIRST_ID + N_FREQUENT].to_list() if is_vocabulary else []
     return FieldFacts(
         name=field_encoder.field.name,
+        column=field_encoder.field.column,
         kind=_KINDS.get(field_encoder.field.numeric or "", "category"),
         n_values=None if isinstance(codec, ScaledNumbers) else len(field_encoder.counts) - FIRST_ID,
         missing=float(shares[MISSING_ID]),
@@ -126,13 +128,15 @@ def _field_facts(field_encoder: FieldEncoder, measured_R: np.ndarray) -> FieldFa
 
 
 def _example(field_encoder: FieldEncoder) -> str | None:
-    """A typical value."""
-    codec = field_encoder.codec
+    """A typical value of its column."""
+    codec, field = field_encoder.codec, field_encoder.field
+    if field.format is not None:
+        return time_text(field.origin or 0, field.format)
     if isinstance(codec, ScaledNumbers):
         return f"{codec.mean:.6g}"
     if isinstance(codec, QuantileBins):
         return f"{codec.edges[len(codec.edges) // 2]:.6g}" if len(codec.edges) else None
-    if field_encoder.field.numeric == "log2":  # the vocabulary holds bins
+    if field.numeric == "log2":  # the vocabulary holds bins
         return "1"
     return codec.values[0] if len(codec.values) else None
 

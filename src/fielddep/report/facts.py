@@ -59,7 +59,8 @@ class FieldFacts:
     rare: float  # share of training rows whose value is too rare for an id of its own
     unknown: float  # share of measured rows with a rare or unseen value; missing is unseen if training had no gaps
     frequent: tuple[tuple[str, float], ...]  # the most frequent values and their shares of training rows
-    example: str | None  # a typical value, to try a prediction with
+    example: str | None  # a typical value of its column, to try a prediction with
+    column: str = ""  # the column that it is read from; reports of older runs have none, and it is the name
 
 
 @dataclass(frozen=True, kw_only=True)

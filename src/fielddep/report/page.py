@@ -256,7 +256,8 @@ def _loading_section(report: Report) -> Html:
 
 def loading_code(report: Report) -> str:
     """A program that loads the model and predicts one row of frequent values."""
-    cells = "".join(f"    {_literal(f.name)}: [{_literal(f.example)}],\n" for f in report.data.fields)
+    examples = {f.column or f.name: f.example for f in report.data.fields}
+    cells = "".join(f"    {_literal(column)}: [{_literal(example)}],\n" for column, example in examples.items())
     return (
         "import polars as pl\n"
         "from fielddep import Predictor\n\n"

@@ -104,7 +104,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         estimator._adopt(bundle)
         if bundle.config.data.fields is None:
             schema = bundle.encoder.schema
-            estimator.n_features_in_ = len(schema.fields) + len(schema.skipped) + len(bundle.config.data.exclude)
+            estimator.n_features_in_ = len(schema.columns) + len(schema.skipped) + len(bundle.config.data.exclude)
         return estimator
 
     def __sklearn_tags__(self) -> Any:
@@ -119,7 +119,8 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
     def feature_importances_(self) -> npt.NDArray[np.float64]:
         """How much the loss rises if the values of a column of X are shuffled; 0 if it falls, or if that is no field.
 
-        Computed when first asked for, on at most 10,000 validation rows; `importance` takes any rows.
+        A column of dates has the sum over its parts. Computed when first asked for, on at most 10,000 validation rows;
+        `importance` takes any rows.
 
         Raises:
             AttributeError: the estimator was loaded, which has no validation rows.
@@ -128,10 +129,12 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         if not hasattr(self, "_validation_rows"):
             raise AttributeError("a loaded estimator has no validation rows for feature_importances_; use importance")
         found = permutation_importance(bundle, self._validation_rows)
-        of_field = dict(zip(found.names, found.mean_F(found.metrics[0]), strict=True))
+        of_column = dict.fromkeys(bundle.encoder.schema.columns, 0.0)
+        for field, rise in zip(bundle.encoder.schema.fields, found.mean_F(found.metrics[0]), strict=True):
+            of_column[field.column] += float(rise)
         names = getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)])
         # By chance a loss can fall; scikit-learn's selectors would take the absolute value.
-        return np.array([max(of_field.get(name, 0.0), 0.0) for name in names])
+        return np.array([max(of_column.get(name, 0.0), 0.0) for name in names])
 
     def importance(
         self, X: Any, y: Any, sample_weight: Any = None, *, n_repeats: int = N_REPEATS, seed: int = 0

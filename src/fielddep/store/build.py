@@ -27,6 +27,7 @@ import polars as pl
 from fielddep.config.settings import Config
 from fielddep.encoding.coded import DEFAULT_SIZES, CodedTable, Sizes
 from fielddep.encoding.crosses import cross_positions
+from fielddep.encoding.dates import is_part_name
 from fielddep.encoding.encoder import ColumnTables, Encoder
 from fielddep.encoding.interning import TableInterner, n_threads
 from fielddep.encoding.learn import learn_encoder
@@ -122,7 +123,8 @@ def _open_table(source: Source, config: Config) -> RowStream:
     if not isinstance(config.data.crosses, str):
         fields = tuple(candidate_names(names, config))
         for pair in config.data.crosses:
-            cross_positions(pair, fields)
+            # Which columns hold dates shows later.
+            cross_positions(pair, (*fields, *(name for name in pair if is_part_name(name, fields))))
     if config.split.method in ("group", "time", "column"):
         split_column(names, config.split.column, "split.column")
     elif config.split.method == "stratified":
