@@ -92,6 +92,12 @@ class DataConfig:
     cross_min_count: int = setting(
         5, "joint values of a cross seen fewer times in training share its rare id", at_least=1
     )
+    max_related: int = setting(
+        64,
+        "most fields that MDL relates to each other; of more, training rows choose those that say most about the "
+        "target, and all others have a weight per value",
+        at_least=2,
+    )
     missing_values: tuple[str, ...] = setting(
         ("",), "texts that mean missing in any field; empty cells, nulls and NaN always do"
     )

@@ -23,7 +23,7 @@ from fielddep.encoding.dates import ISO, PARTS, read_times
 from fielddep.encoding.encoder import ColumnTables, Encoder, TargetCodec, bad_weight
 from fielddep.encoding.field import Codec, FieldCells, FieldEncoder, field_missing, field_texts, learn_vocabulary
 from fielddep.encoding.kinds import infer_kind, may_be_ordered
-from fielddep.encoding.measures import HALVES, Measure, count_halves, half_of_rows
+from fielddep.encoding.measures import HALVES, Measure, ValueTargets, centre, count_halves, half_of_rows
 from fielddep.encoding.numbers import Moments, QuantileBins, ScaledNumbers, default_n_bins, number_counts
 from fielddep.encoding.schema import Field, Plan, build_schema, candidate_names, known_kind, make_field, plan_field
 from fielddep.encoding.split import PART_NAMES, ReadParts, count_parts
@@ -61,6 +61,7 @@ def learn_encoder(table: CodedTable, config: Config, parts: ReadParts, n_train: 
         missing_values=data.missing_values,
         handle_unknown=data.handle_unknown,
     )
+    encoder = replace(encoder, related=_choose_related(table, encoder, config, parts))
     return replace(encoder, crosses=_learn_crosses(table, encoder, config, parts, n_train))
 
 
@@ -181,8 +182,7 @@ class _TargetSums:
             train = self._parts(start, stop) == 0
             codes_R, second_R = self._table.codes(name, start, stop)[train], half_of_rows(start, stop)[train]
             found_4V += count_halves(codes_R, self._score(self._codec.encode(start, stop)[train]), second_R, n_codes)
-        found_4V[2:] -= found_4V[:2] * (found_4V[2:].sum() / max(found_4V[:2].sum(), 1.0))
-        return found_4V
+        return centre(found_4V)
 
 
 def _plan(table: CodedTable, config: Config, counts: RowCounts, parts: ReadParts, sums: _TargetSums) -> dict[str, Plan]:
@@ -295,6 +295,26 @@ def _count_bins(bins: QuantileBins, table: CodedTable, read: ReadCells, parts: R
     for numbers in _cells(table, read, parts):
         counts += np.bincount(bins.encode(numbers), minlength=len(counts))
     return QuantileBins(edges=bins.edges, counts=counts)
+
+
+# --- wide tables ----------------------------------------------------------------------------------------------
+
+
+def _choose_related(table: CodedTable, encoder: Encoder, config: Config, parts: ReadParts) -> tuple[int, ...] | None:
+    """Of more than `data.max_related` fields, those whose values explain most of rows they were not counted on."""
+    n_ids, at_most = encoder.layout.n_ids, config.data.max_related
+    if len(n_ids) <= at_most:
+        return None
+    assert encoder.schema.target is not None
+    tables, score = ColumnTables(table, encoder), target_score(encoder.schema.target)
+    found = [np.zeros((4, n)) for n in n_ids]
+    for start, stop in table.chunks():
+        train = parts(start, stop) == 0
+        score_R, second_R = score(tables.target(start, stop)[train]), half_of_rows(start, stop)[train]
+        for f, counts_4V in enumerate(found):
+            counts_4V += count_halves(tables.ids(f, start, stop)[train], score_R, second_R, n_ids[f])
+    gains = [ValueTargets.centred(counts_4V).gain(np.arange(counts_4V.shape[1])) for counts_4V in found]
+    return tuple(sorted(np.argsort(-np.array(gains), kind="stable")[:at_most].tolist()))
 
 
 # --- crosses --------------------------------------------------------------------------------------------------

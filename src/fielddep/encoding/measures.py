@@ -104,6 +104,12 @@ class ValueTargets:
         sums = [np.bincount(place, weights=counted[name].to_numpy(), minlength=len(distinct)) for name in HALVES]
         return cls(numbers_V=distinct, n_2V=np.stack(sums[:2]), sum_2V=np.stack(sums[2:]))
 
+    @classmethod
+    def centred(cls, counts_4V: Floats) -> ValueTargets:
+        """From the result of `count_halves`, with the places of values as numbers."""
+        counts_4V = centre(counts_4V)
+        return cls(numbers_V=np.arange(counts_4V.shape[1], dtype=np.float64), n_2V=counts_4V[:2], sum_2V=counts_4V[2:])
+
     def gain(self, group_V: npt.NDArray[np.int64]) -> float:
         """How much the mean target of a group in one half explains of the other half; values are put into groups."""
         n_2G, sum_2G = (np.stack([np.bincount(group_V, weights=half) for half in a]) for a in (self.n_2V, self.sum_2V))
@@ -163,3 +169,9 @@ def count_halves(code_R: npt.NDArray[Any], score_R: Floats, second_R: npt.NDArra
     n = np.bincount(place_R, minlength=2 * n_codes).reshape(2, n_codes)
     sums = np.bincount(place_R, weights=score_R, minlength=2 * n_codes).reshape(2, n_codes)
     return np.concatenate([n, sums])
+
+
+def centre(counts_4V: Floats) -> Floats:
+    """The result of `count_halves` with sums of score minus mean score."""
+    n_2V, sum_2V = counts_4V[:2], counts_4V[2:]
+    return np.concatenate([n_2V, sum_2V - n_2V * (sum_2V.sum() / max(n_2V.sum(), 1.0))])

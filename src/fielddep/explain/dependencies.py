@@ -178,8 +178,9 @@ def global_dependencies(bundle: Bundle) -> FieldDependencies:
     Raises:
         UserError: if the model learned no dependencies. All functions that refine rows raise it too.
     """
-    matrix_FF = dependency_model(bundle).refinement.w0_FF.detach().cpu().double().numpy()
-    return FieldDependencies(fields=bundle.encoder.schema.field_names, matrix_FF=matrix_FF)
+    model = dependency_model(bundle)
+    matrix_FF = model.refinement.w0_FF.detach().cpu().double().numpy()
+    return FieldDependencies(fields=model.related_names, matrix_FF=matrix_FF)
 
 
 @torch.no_grad()
@@ -193,8 +194,8 @@ def explain_rows(bundle: Bundle, rows: EncodedRows, *, values: pl.DataFrame | No
     sparsity = model.config.sparsity
     paths = [list(model.refinement.path(e_BFD)) for e_BFD in _embedded(model, rows)]
     return Explanation(
-        fields=bundle.encoder.schema.field_names,
-        values=value_texts(bundle.encoder, rows) if values is None else values,
+        fields=model.related_names,
+        values=(value_texts(bundle.encoder, rows) if values is None else values).select(model.related_names),
         w_RSFF=_stack([[state.w_BFF for state in path] for path in paths]),
         mu_RSF=_stack([[state.mu_BF for state in path] for path in paths]),
         loss_RSF=_stack([[state.loss_BF(sparsity) for state in path] for path in paths]),
@@ -292,7 +293,7 @@ class TableDependencies:
 
 def table_dependencies(bundle: Bundle, rows: EncodedRows) -> TableDependencies:
     """Refine any number of rows, keeping sums only."""
-    fields = bundle.encoder.schema.field_names
+    fields = dependency_model(bundle).related_names
     n_fields = len(fields)
     counts_FF = np.zeros((n_fields, n_fields), dtype=np.int64)
     mean_FF, size_FF = np.zeros((2, n_fields, n_fields))

@@ -20,7 +20,7 @@ from fielddep.encoding.rows import EncodedRows
 from fielddep.encoding.target import Target
 from fielddep.errors import ConfigError, TableError
 from fielddep.explain.curves import ScoredRows, score_rows
-from fielddep.explain.dependencies import FieldDependencies, refined_chunks
+from fielddep.explain.dependencies import FieldDependencies, dependency_model, refined_chunks
 from fielddep.explain.rows import Floats
 
 N_GROUPS = 4
@@ -139,7 +139,7 @@ def group_rows(bundle: Bundle, rows: EncodedRows, *, n_groups: int = N_GROUPS, s
     scored = score_rows(bundle, rows)
     predicted = scored.predictions()
     values = over_represented(bundle, rows, group_R)
-    fields = bundle.encoder.schema.field_names
+    fields = dependency_model(bundle).related_names
     groups = tuple(
         RowGroup(
             n_rows=int(size),

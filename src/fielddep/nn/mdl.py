@@ -5,6 +5,9 @@ Shape legend: B rows, F fields (m), N numerical fields, D embedding size (k), C 
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import torch
 from torch import nn
 
@@ -15,11 +18,13 @@ from fielddep.nn import kernels
 from fielddep.nn.direct import DirectNetwork
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.interactions import BilinearInteractions
-from fielddep.nn.kernels.network_input import look_up, network_input, sum_of_fields
+from fielddep.nn.kernels.network_input import Lookup, look_up, network_input, sum_of_fields
 from fielddep.nn.layers import build_mlp
 from fielddep.nn.model import FieldModel, require_size
 from fielddep.nn.refinement import Dependencies, Refinement
 
+MANY_COLUMNS = 10
+"""Columns from which on the embeddings start smaller, so that training starts at the base rate."""
 TRACKED_ROWS = 256
 """Rows of a training batch from which the average norm is estimated, for damped steps of refinement."""
 
@@ -43,13 +48,16 @@ class MDL(FieldModel):
 
     def __init__(self, layout: Layout, n_outputs: int, config: MDLConfig) -> None:
         super().__init__(layout, n_outputs)
-        n_fields, n_columns = layout.n_fields, layout.n_columns
+        self.related = RelatedColumns(layout)
+        n_fields, n_columns = self.related.n_fields, self.related.n_columns
         if n_fields < 2:
             raise SchemaError(f"MDL relates fields to each other and needs at least 2; given {layout.names}")
         d_embed = require_size(config.d_embed)
         self.config = config
-        self.embedding = EmbeddingTable(layout, d_embed)
-        self.embedding.init_weights(config.embedding_init, config.embedding_init_scale)
+        self.embedding = EmbeddingTable(self.related.layout, d_embed)
+        # The sum of all products grows with the number of columns and the square of the embeddings.
+        narrow = math.sqrt(min(1.0, MANY_COLUMNS / n_columns))
+        self.embedding.init_weights(config.embedding_init, config.embedding_init_scale * narrow)
         self.embedding_dropout = nn.Dropout(config.embedding_dropout)
         self.first_order = EmbeddingTable(layout, n_outputs) if config.first_order else None
         self.interactions = BilinearInteractions(n_columns, d_embed, init=config.interaction_init)
@@ -101,16 +109,21 @@ class MDL(FieldModel):
 
     @torch.no_grad()
     def _track_norm(self, inputs: Inputs) -> None:
-        self.refinement.track_norm(self.fields_of(self.embedding(inputs)))
+        self.refinement.track_norm(self.fields_of(self.embedding(self.related.of(inputs))))
+
+    @property
+    def related_names(self) -> tuple[str, ...]:
+        """Names of the fields that are related to each other: the columns of E and of W."""
+        return self.related.layout.names[: self.related.n_fields]
 
     def embed(self, inputs: Inputs) -> torch.Tensor:
-        """Embedded fields and crosses (B, F, D); the fields are the columns of E."""
-        e_BFD: torch.Tensor = self.embedding_dropout(self.embedding(inputs))
+        """Embedded related fields and crosses (B, F, D); the fields are the columns of E."""
+        e_BFD: torch.Tensor = self.embedding_dropout(self.embedding(self.related.of(inputs)))
         return e_BFD
 
     def fields_of(self, e_BFD: torch.Tensor) -> torch.Tensor:
         """Embedded fields without the crosses, which take no part in the dependencies."""
-        return e_BFD[:, : self.layout.n_fields] if self.layout.crosses else e_BFD
+        return e_BFD[:, : self.related.n_fields] if self.layout.crosses else e_BFD
 
     def _logits(self, inputs: Inputs) -> tuple[torch.Tensor, Dependencies | None]:
         if self._can_fuse(inputs):
@@ -153,8 +166,7 @@ class MDL(FieldModel):
             d_embed = self.embedding.weight.shape[1]
             w0_FF = self.refinement.w0_FF
             loop = self.refinement.inner_loop(d_embed, value_scale=scale, with_diagonal=diagonal)
-        numbers_BN = inputs.numbers_BN.to(self.embedding.weight.dtype)
-        lookup = look_up(inputs.ids_BF, len(self.embedding.weight), numbers_BN, self.layout.numerical)
+        lookup = self._look_up(self.related.of(inputs), self.related.layout)
         seen_BE = network_input(
             lookup,
             self.embedding.weight,
@@ -165,8 +177,13 @@ class MDL(FieldModel):
         )
         logits_BC = self._network_logits(seen_BE)
         if self.first_order is not None:
-            logits_BC = logits_BC + sum_of_fields(lookup, self.first_order.weight)
+            every = self._look_up(inputs, self.layout) if self.related.chosen else lookup
+            logits_BC = logits_BC + sum_of_fields(every, self.first_order.weight)
         return logits_BC
+
+    def _look_up(self, inputs: Inputs, layout: Layout) -> Lookup:
+        numbers_BN = inputs.numbers_BN.to(self.embedding.weight.dtype)
+        return look_up(inputs.ids_BF, len(self.embedding.weight), numbers_BN, layout.numerical)
 
     @property
     def _dependency_scale(self) -> float:
@@ -176,6 +193,33 @@ class MDL(FieldModel):
         """Entries of mu * W (B, Q) that the network sees."""
         weighted_BFF = dependencies.w_BFF * (dependencies.mu_BF / self._dependency_scale).unsqueeze(1)
         return weighted_BFF.flatten(1).index_select(1, self.dependency_inputs_Q)
+
+
+class RelatedColumns:
+    """The columns of ids that MDL relates to each other: chosen fields, and all crosses.
+
+    All others have a first-order weight and are seen by the direct network. `layout` describes the chosen columns, but
+    its ids are those of the complete table.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.chosen = layout.related is not None
+        self.layout = layout
+        self.n_fields, self.n_columns = layout.n_fields, layout.n_columns
+        if layout.related is None:
+            return
+        columns = [*layout.related, *range(layout.n_fields, layout.n_columns)]
+        self._columns, self.n_fields, self.n_columns = columns, len(layout.related), len(columns)
+        self._numbers = [n for n, f in enumerate(layout.numerical) if f in layout.related]
+        numerical = tuple(columns.index(layout.numerical[n]) for n in self._numbers)
+        names = tuple(layout.names[c] for c in columns)
+        self.layout = replace(layout, names=names, numerical=numerical, related=None)
+
+    def of(self, inputs: Inputs) -> Inputs:
+        """The chosen columns of a batch."""
+        if not self.chosen:
+            return inputs
+        return Inputs(inputs.ids_BF[:, self._columns], inputs.numbers_BN[:, self._numbers])
 
 
 def _dependency_inputs(n_fields: int, config: MDLConfig) -> torch.Tensor:
