@@ -70,6 +70,6 @@ def _fit_fielddep(table: Table, seed: int) -> Callable[[], dict[str, float]]:
     settings = {"data.target": source.target, "data.task": source.task, "train.seed": seed}
     found = dict(fit(table.frame, Config().replace(settings), parts=parts).metrics["test"])
     if source.task == "regression":
-        variance = table.frame[source.target].to_numpy()[parts == TEST].var()
+        variance = float(table.frame[source.target].to_numpy()[parts == TEST].var())
         found |= {"rmse": found["mse"] ** 0.5, "r2": 1 - found["mse"] / variance}
     return lambda: {name: found[name] for name in METRICS[source.task]}

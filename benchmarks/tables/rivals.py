@@ -94,7 +94,7 @@ def fit_lightgbm(rows: TreeRows, task: str, seed: int, threads: int) -> Predict:
     columns = rows.columns.copy()
     for name in rows.text:
         known = sorted(set(columns[name][rows.parts == TRAIN]) - {None})
-        columns[name] = pd.Categorical(columns[name], categories=known)
+        columns[name] = pd.Categorical(columns[name].where(columns[name].isin(known)), categories=known)
     rows.columns = columns
     kind = lightgbm.LGBMRegressor if task == "regression" else lightgbm.LGBMClassifier
     model = kind(n_estimators=MAX_TREES, n_jobs=threads, random_state=seed, verbosity=-1)

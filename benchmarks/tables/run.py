@@ -35,6 +35,8 @@ COLUMNS = (
 )
 SEEDS = range(5)
 THREADS = 2
+THREAD_SETTINGS = ("OMP_NUM_THREADS", "POLARS_MAX_THREADS")
+"""Environment variables that tell a process how many threads to use."""
 
 Run = tuple[str, str, int]
 
@@ -99,7 +101,7 @@ def keep(results: Path, run: Run, outcome: Outcome[Measurement]) -> None:
 
 def run_all(runs: Sequence[Run], results: Path) -> int:
     """Run one after another; the number of those that failed."""
-    for name in ("OMP_NUM_THREADS", "POLARS_MAX_THREADS"):
+    for name in THREAD_SETTINGS:
         os.environ[name] = str(THREADS)
     with tempfile.TemporaryDirectory() as logs:
         tasks = [
