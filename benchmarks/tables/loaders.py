@@ -19,7 +19,7 @@ import polars as pl
 import generated
 from benchmarks.accuracy.tables import data_home
 from fielddep.datasets import diabetes130, flights, ml_rating
-from fielddep.datasets.raw import RawFile, find_raw_files, split_lines
+from fielddep.datasets.raw import RawFile, RawFiles, find_raw_files, split_lines
 from fielddep.datasets.sampling import group_split, random_split
 from fielddep.encoding.split import PART_NAMES, Parts
 from fielddep.errors import MissingExtraError, TableError, UserError
@@ -107,13 +107,20 @@ def sample(frame: pl.DataFrame, n_rows: int) -> pl.DataFrame:
     return frame[np.sort(np.random.default_rng(0).permutation(frame.height)[:n_rows])]
 
 
-def _published(name: str, archive: str) -> bytes:
-    """A published file, from a folder or its archive."""
+def _find(archive: str, *names: str) -> RawFiles:
+    """Published files, in the folder of the data or in its archive."""
     home = data_home()
-    found = find_raw_files([RawFile(name=name, n_bytes=0)], home, archives=(archive,))
-    if name not in found:
-        raise TableError(f"expected {name} or {archive} in {home}, found neither; set FIELDDEP_DATA to their folder")
-    return found[name].read()
+    found = find_raw_files([RawFile(name=name, n_bytes=0) for name in names], home, archives=(archive,))
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise TableError(
+            f"expected {', '.join(missing)} or {archive} in {home}, found neither; set FIELDDEP_DATA to their folder"
+        )
+    return found
+
+
+def _published(name: str, archive: str) -> bytes:
+    return _find(archive, name)[name].read()
 
 
 def _csv(data: bytes, missing: str = "") -> pl.DataFrame:
@@ -136,11 +143,7 @@ def _diabetes130() -> pl.DataFrame:
 
 def _ml_1m() -> pl.DataFrame:
     """Ratings with the columns of the user and the genres of the movie. Ids and codes are text: they count nothing."""
-    names = {ml_rating.RATINGS: None, ml_rating.USERS: None, "movies.dat": None}
-    home = data_home()
-    files = find_raw_files([RawFile(name=name, n_bytes=0) for name in names], home, archives=("ml-1m.zip",))
-    if len(files) < len(names):
-        raise TableError(f"expected ml-1m.zip in {home}, not found; set FIELDDEP_DATA to its folder")
+    files = _find("ml-1m.zip", ml_rating.RATINGS, ml_rating.USERS, "movies.dat")
     ratings = split_lines(files[ml_rating.RATINGS], "::", ("user", "movie", "rating"), ignored=1)
     users = split_lines(files[ml_rating.USERS], "::", ("user", "gender", "age", "occupation", "zip"))
     text = files["movies.dat"].read().decode("latin-1")
