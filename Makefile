@@ -3,13 +3,13 @@
 # make quick   lint, types and all but the slow tests
 # make check   lint, types, tests, doctests, README examples
 # make docs    build the user guide into site/
-# make bench   speed and memory, compared with other programs; make bench-size, make bench-accuracy: the other benchmarks
+# make bench   speed and memory, compared with other programs; make bench-size, bench-accuracy, bench-tables: the others
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick check lint types docs bench bench-size bench-accuracy clean
+.PHONY: demo test quick check lint types docs bench bench-size bench-accuracy bench-tables clean
 
 $(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/fielddep/nn/kernels/csrc/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -60,6 +60,10 @@ bench-size: $(BENCH)
 bench-accuracy: $(BENCH)
 	$(BIN)/python benchmarks/accuracy/compare.py --scratch $(SCRATCH)
 	$(BIN)/python benchmarks/accuracy/summary.py
+
+bench-tables: $(BENCH)
+	$(BIN)/python benchmarks/tables/run.py
+	$(BIN)/python benchmarks/tables/summary.py
 
 clean:
 	rm -rf $(VENV) build dist demo-run site .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

