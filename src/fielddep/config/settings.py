@@ -408,18 +408,19 @@ def direct_settings(train: TrainConfig, *, n_rows: int) -> TrainConfig:
     They were chosen on validation rows of eight tables of numbers and categories. Seed, device, threads and the rare id
     follow the user's settings; `max_epochs` is doubled.
     """
-    batch_size = int(min(1024, max(256, n_rows // 150)) if n_rows >= 1_000 else max(32, n_rows // 8))
+    wanted = min(1024, max(256, n_rows // 150)) if n_rows >= 1_000 else max(32, n_rows // 8)
+    batch_size = 2 ** round(math.log2(wanted))
     return dataclasses.replace(
         train,
         optimizer="adam",
         lr=0.002,
-        batch_size=2 ** round(math.log2(batch_size)),
+        batch_size=batch_size,
         max_epochs=2 * train.max_epochs,
         eval_every=2.0,
         patience=20,
         plateau_factor=1.0,
         plateau_restore=False,
-        average_decay=0.8,
+        average_decay=0.6,
         embedding_l2=0.0,
         first_order_l2=0.0,
         weight_decay=0.0003,

@@ -42,11 +42,11 @@ MAX_CATEGORIES = 1000
 """Values of a field above which the direct network does not see its ids; the embeddings of MDL do."""
 GATE_RATE = 6.0
 """How much faster gates learn than other weights."""
-GATE_SHRINK = 3.6e-5
-"""What a step takes off every gate, times the number of inputs fields, up to `MANY_FIELDS`."""
-MANY_FIELDS = 100
-INPUT_DROPOUT = 0.003
-"""Dropout of the inputs, times the number of fields, up to `MANY_FIELDS`."""
+GATE_SHRINK = 0.0036
+"""What a step takes off every gate if there are `MANY_FIELDS`, and in proportion if there are fewer."""
+INPUT_DROPOUT = 0.3
+"""Dropout of the inputs with `MANY_FIELDS`; it falls to none at `FEW_FIELDS`, whose numbers must be exact."""
+FEW_FIELDS, MANY_FIELDS = 20, 100
 
 
 class NumberCodes(nn.Module):
@@ -137,9 +137,10 @@ class DirectNetwork(FieldModel):
         self.categories = fields
         self.embedding = EmbeddingTable(layout, D_CATEGORY, std=0.3, kept_I=np.concatenate(kept)) if fields else None
         n_fields = len(layout.measured) + len(fields)
-        self.few = min(n_fields, MANY_FIELDS) / MANY_FIELDS
+        self.gate_shrink = GATE_SHRINK * min(n_fields / MANY_FIELDS, 1.0)
         self.gate = nn.Parameter(torch.full((n_fields,), 1.0 / GATE_RATE))
-        self.dropout = nn.Dropout(INPUT_DROPOUT * MANY_FIELDS * self.few)
+        crowd = (n_fields - FEW_FIELDS) / (MANY_FIELDS - FEW_FIELDS)
+        self.dropout = nn.Dropout(INPUT_DROPOUT * min(max(crowd, 0.0), 1.0))
         n_inputs = len(layout.measured) * self.codes.width + len(fields) * D_CATEGORY
         self.mlp = build_mlp(n_inputs, config.direct_hidden, n_outputs, batch_norm="none", dropout=0.1)
         self.linear = nn.Linear(n_inputs, n_outputs, bias=False)
@@ -172,5 +173,4 @@ class DirectNetwork(FieldModel):
     @torch.no_grad()
     def after_step(self, step: int) -> None:
         """Shrink the gates towards zero."""
-        shrink = GATE_SHRINK * MANY_FIELDS * self.few / GATE_RATE
-        self.gate.copy_(F.softshrink(self.gate, shrink))
+        self.gate.copy_(F.softshrink(self.gate, self.gate_shrink / GATE_RATE))
