@@ -29,7 +29,7 @@ else:
     import tomli as tomllib
 
 Task = Literal["auto", "binary", "multiclass", "regression"]
-Kind = Literal["categorical", "numerical"]
+Kind = Literal["categorical", "numerical", "list", "text"]
 Numeric = Literal["scale", "quantile", "log2"]
 
 V = TypeVar("V")
@@ -58,7 +58,16 @@ class DataConfig:
     task: Task = setting("auto", "auto, binary, multiclass or regression; auto looks at the target")
     fields: tuple[str, ...] | None = setting(None, "columns to use; default: all but target, weight and split column")
     exclude: tuple[str, ...] = setting((), "columns not to use")
-    kinds: dict[str, Kind] = setting({}, "kind of a field, where the inferred one is wrong")
+    kinds: dict[str, Kind] = setting(
+        {}, "kind of a field, where the inferred one is wrong: categorical, numerical, list or text"
+    )
+    lists: dict[str, str] = setting(
+        {}, "fields whose cells hold several values, and the separator between them, such as {genres = '|'}"
+    )
+    shares: dict[str, str] = setting(
+        {}, "fields that share the values and embeddings of another field, such as {history = 'item'}"
+    )
+    text_words: int = setting(20_000, "most words of a text field with embeddings of their own", at_least=1)
     numeric: Numeric | dict[str, Numeric] = setting(
         "quantile",
         "how numerical fields are encoded: scale (standardised value x vector), quantile (bins of equal mass) or "

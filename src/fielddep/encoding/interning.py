@@ -22,8 +22,8 @@ import polars as pl
 from fielddep.config.settings import Config, Kind
 from fielddep.encoding.coded import DEFAULT_SIZES, Array, Cells, CodedColumn, CodedTable, MemoryCells, Mode, Sizes
 from fielddep.encoding.schema import candidate_names, infer_kind, may_skip, skip_reason
-from fielddep.encoding.values import as_number, canonical, first_not_a_number, time_numbers
-from fielddep.errors import SplitError
+from fielddep.encoding.values import LIST_SEPARATOR, as_number, canonical, first_not_a_number, is_list, time_numbers
+from fielddep.errors import SchemaError, SplitError
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,9 @@ class Dictionary:
 
 
 def to_text(column: pl.Series) -> pl.Series:
-    """A text of every value from which `from_text` restores the value, bit by bit."""
+    """A text of every value from which `from_text` restores the value, bit by bit; those of a list are canonical."""
+    if is_list(column.dtype):
+        return canonical(column, ())
     plain = column
     if column.dtype == pl.Boolean:
         plain = column.cast(pl.UInt8)
@@ -75,6 +77,8 @@ def from_text(texts: pl.Series, dtype: pl.DataType) -> pl.Series:
     """Values of the texts that `to_text` gave for a column of this type."""
     if dtype == pl.Null:
         return pl.Series(texts.name, [None] * len(texts), dtype=pl.Null)
+    if is_list(dtype):
+        return texts.str.split(LIST_SEPARATOR)
     plain = texts
     if dtype == pl.Boolean:
         plain = texts.cast(pl.UInt8)
@@ -212,7 +216,7 @@ def needed_columns(schema: pl.Schema, config: Config) -> list[str]:
     """Columns that must be read, in the order of the table.
 
     Raises:
-        SchemaError: for a column of lists, structs or bytes.
+        SchemaError: for a column of structs or bytes, or lists that are not a field.
     """
     wanted = {config.data.target, config.data.weight, *candidate_names(schema.names(), config)}
     if config.split.method in ("group", "time", "column"):
@@ -220,6 +224,10 @@ def needed_columns(schema: pl.Schema, config: Config) -> list[str]:
     names = [name for name in schema.names() if name in wanted]
     for name in names:
         canonical(pl.Series(name, [], dtype=schema[name]))
+        if is_list(schema[name]) and name in (config.data.target, config.data.weight, config.split.column):
+            raise SchemaError(
+                f"target, weight and split need one value per row; column {name!r} has lists. Name another"
+            )
     return names
 
 
@@ -240,7 +248,7 @@ class TableInterner:
         texts: the texts known at that point, by the position of the column.
 
     Raises:
-        SchemaError: for a column of lists, structs or bytes.
+        SchemaError: for a column of structs or bytes, or lists that are not a field.
     """
 
     def __init__(

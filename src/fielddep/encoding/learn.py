@@ -8,7 +8,7 @@ Wolfowitz).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from fielddep.config.settings import Config, DataConfig
 from fielddep.encoding.coded import CodedTable
 from fielddep.encoding.crosses import Cross, Ids, PairCounts, cross_positions, find_crosses
 from fielddep.encoding.encoder import ColumnTables, Encoder, bad_weight
-from fielddep.encoding.field import Codec, FieldEncoder, field_texts, learn_vocabulary
+from fielddep.encoding.field import Codec, FieldEncoder, field_texts, learn_vocabulary, text_counts
 from fielddep.encoding.numbers import Moments, QuantileBins, ScaledNumbers, default_n_bins, number_counts
 from fielddep.encoding.schema import Field, build_schema, candidate_names, make_field, plan_field
 from fielddep.encoding.split import PART_NAMES, ReadParts, count_parts
@@ -44,10 +44,9 @@ def learn_encoder(table: CodedTable, config: Config, parts: ReadParts, n_train: 
     if data.weight is not None:
         _check_weights(table, data.weight, parts)
     schema = build_schema(_plan(table, config, counts), target, config)
-    field_encoders = tuple(_learn_field(table, field, config, counts, parts, n_train) for field in schema.fields)
     encoder = Encoder(
         schema=schema,
-        field_encoders=field_encoders,
+        field_encoders=_learn_fields(table, schema.fields, config, counts, parts, n_train),
         missing_values=data.missing_values,
         handle_unknown=data.handle_unknown,
     )
@@ -164,6 +163,28 @@ def _plan(table: CodedTable, config: Config, counts: RowCounts) -> dict[str, Fie
     return planned
 
 
+def _learn_fields(
+    table: CodedTable, fields: Sequence[Field], config: Config, counts: RowCounts, parts: ReadParts, n_train: int
+) -> tuple[FieldEncoder, ...]:
+    """Encoders of all fields; those that share values have one vocabulary, counted over all of them."""
+    learned: dict[str, FieldEncoder] = {}
+    for field in fields:
+        owner = field.shares or field.name
+        sharing = [other for other in fields if owner in (other.name, other.shares)]
+        if len(sharing) == 1:
+            learned[field.name] = _learn_field(table, field, config, counts, parts, n_train)
+        else:
+            of = counts.all if config.data.counts_from == "all" else counts.train
+            texts = [
+                text_counts(other, _counted(table, other.name, of[other.name]), config.data.missing_values)
+                for other in sharing
+            ]
+            own = next(other for other in sharing if other.name == owner)
+            codec = learn_vocabulary(own, pl.concat(texts), config.data)
+            learned[field.name] = FieldEncoder(field=field, codec=codec, missing_values=config.data.missing_values)
+    return tuple(learned.values())
+
+
 def _learn_field(
     table: CodedTable, field: Field, config: Config, counts: RowCounts, parts: ReadParts, n_train: int
 ) -> FieldEncoder:
@@ -239,9 +260,13 @@ def _learn_crosses(
         return ()
     tables = ColumnTables(table, encoder)
     if data.crosses == "auto":
-        pairs = find_crosses(n_train, n_ids, _TrainingRows(tables=tables, parts=parts).take)
+        plain = tuple(f for f in range(len(names)) if f not in encoder.layout.lists)
+        rows = _TrainingRows(tables=tables, parts=parts, fields=plain)
+        found = find_crosses(n_train, [n_ids[f] for f in plain], rows.take)
+        pairs = [(plain[left], plain[right]) for left, right in found]
     else:
         pairs = [cross_positions(pair, names) for pair in data.crosses]
+        _refuse_lists(pairs, encoder)
     counters = [PairCounts(n_ids, pair) for pair in pairs]
     wanted = sorted({position for pair in pairs for position in pair})
     for start, stop in table.chunks() if pairs else ():
@@ -254,12 +279,22 @@ def _learn_crosses(
     return tuple(counter.cross(data.cross_min_count) for counter in counters)
 
 
+def _refuse_lists(pairs: Sequence[tuple[int, int]], encoder: Encoder) -> None:
+    of_lists = [f for pair in pairs for f in pair if f in encoder.layout.lists]
+    if of_lists:
+        name = encoder.schema.field_names[of_lists[0]]
+        raise SchemaError(
+            f"a cross joins fields with one value per row; {name!r} has several. Remove it in data.crosses"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class _TrainingRows:
-    """Training rows, by their number among training rows."""
+    """Training rows, by their number among training rows, with the ids of some fields."""
 
     tables: ColumnTables
     parts: ReadParts
+    fields: tuple[int, ...]
 
     def take(self, rows: Counts | slice) -> tuple[Ids, Floats]:
         """Ids and targets of ascending row numbers, or of all for `slice(None)`."""
@@ -271,7 +306,7 @@ class _TrainingRows:
                 first, last = np.searchsorted(rows, [before, before + len(train)])
                 wanted = train[rows[first:last] - before]
             before += len(train)
-            columns = [self.tables.ids(f, start, stop)[wanted] for f in range(self.tables.encoder.layout.n_fields)]
-            ids.append(np.stack(columns, axis=1))
+            columns = [self.tables.ids(f, start, stop)[wanted] for f in self.fields]
+            ids.append(np.stack(columns, axis=1) if columns else np.empty((len(wanted), 0), dtype=np.int32))
             targets.append(self.tables.target(start, stop)[wanted])
         return np.concatenate(ids), np.concatenate(targets)

@@ -11,16 +11,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from fielddep.encoding.ragged import ListInput as ListInput
+from fielddep.encoding.ragged import Ragged
+
 IDS, NUMBERS, TARGET, WEIGHT = "ids", "numbers", "target", "weight"
 
 Array = npt.NDArray[Any]
+RowArray: TypeAlias = Array | Ragged
+"""One named array of rows: one entry or line per row, or a list per row."""
 RowNumbers = npt.NDArray[np.int64]
+T = TypeVar("T")
+
+
+def list_name(position: int) -> str:
+    """Name of the array that holds the lists of a field.
+
+    Example:
+        >>> list_name(3)
+        'list3'
+    """
+    return f"list{position}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +45,7 @@ class Layout:
 
     Ids of all fields share one joint range: field f owns `n_ids[f]` consecutive ids from `offsets[f]` on. Within a
     field, local id 0 means *missing* and local id 1 *rare or unknown*; a numerical field given as `value x vector` has
-    the two local ids 0 (*missing*) and 1 (*a number*).
+    the two local ids 0 (*missing*) and 1 (*a number*). A field that shares the ids of another has the same block.
     """
 
     names: tuple[str, ...]
@@ -40,6 +56,10 @@ class Layout:
     """Positions of the two fields of each cross; crosses are the last columns of ids."""
     counts: tuple[np.ndarray, ...] | None = field(default=None, compare=False, repr=False)
     """Training rows of every local id, per column, if known."""
+    lists: tuple[int, ...] = ()
+    """Positions of the fields with several values per row, ascending; their embedding is the mean of the values'."""
+    shares: tuple[tuple[int, int], ...] = ()
+    """Positions of each field that shares the ids of another, and of the other, which shares none."""
 
     @property
     def n_columns(self) -> int:
@@ -54,7 +74,7 @@ class Layout:
     @property
     def n_ids_total(self) -> int:
         """Number of joint ids, the height of an embedding table."""
-        return sum(self.n_ids)
+        return sum(self.of_owners(self.n_ids))
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -64,7 +84,22 @@ class Layout:
     @cached_property
     def offsets_F(self) -> npt.NDArray[np.int64]:
         """The same as an array, cached because every batch needs it. Do not modify it."""
-        return np.cumsum((0, *self.n_ids[:-1]), dtype=np.int64)[: self.n_columns]
+        sharing = dict(self.shares)
+        owned = [0 if f in sharing else n for f, n in enumerate(self.n_ids)]
+        offsets_F = np.cumsum((0, *owned[:-1]), dtype=np.int64)[: self.n_columns]
+        for position, owner in self.shares:
+            offsets_F[position] = offsets_F[owner]
+        return offsets_F
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each column looks up one id of its own block: there are no lists, and nothing is shared."""
+        return not self.lists and not self.shares
+
+    def of_owners(self, per_column: Sequence[T]) -> list[T]:
+        """The entries of the columns that own their block of ids, so that no id occurs twice."""
+        sharing = dict(self.shares)
+        return [entry for position, entry in enumerate(per_column) if position not in sharing]
 
 
 class Inputs(NamedTuple):
@@ -73,19 +108,41 @@ class Inputs(NamedTuple):
     Attributes:
         ids_BF: joint ids, int64.
         numbers_BN: standardised numbers of the numerical fields, float32; 1 if missing.
+        lists: the fields with several values per row, by rising column. `ids_BF` has a stand-in for them, see
+            `EncodedRows`, which is not looked up.
     """
 
     ids_BF: torch.Tensor
     numbers_BN: torch.Tensor
+    lists: tuple[ListInput, ...] = ()
 
     def take(self, rows: slice | torch.Tensor) -> Inputs:
         """Some of the rows."""
-        return Inputs(*(tensor[rows] for tensor in self))
+        return Inputs(self.ids_BF[rows], self.numbers_BN[rows], tuple(one.take(rows) for one in self.lists))
 
     @staticmethod
     def concat(parts: Sequence[Inputs]) -> Inputs:
         """The rows of several batches."""
-        return Inputs(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
+        ids, numbers, lists = zip(*parts, strict=True)
+        return Inputs(torch.cat(ids), torch.cat(numbers), tuple(map(ListInput.concat, zip(*lists, strict=True))))
+
+    def to(self, device: torch.device) -> Inputs:
+        """The same rows on another device."""
+        ids_BF, numbers_BN = (t.to(device, non_blocking=True) for t in (self.ids_BF, self.numbers_BN))
+        return Inputs(ids_BF, numbers_BN, tuple(one.to(device) for one in self.lists))
+
+    @property
+    def plain_columns(self) -> list[int]:
+        """Columns that look up one id per row: all but lists."""
+        of_lists = {one.column for one in self.lists}
+        return [column for column in range(self.ids_BF.shape[1]) if column not in of_lists]
+
+    def looked_up(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """All ids that the rows look up, and the weight of each: 1, or one over the length of its list."""
+        plain = self.ids_BF[:, self.plain_columns].flatten() if self.lists else self.ids_BF.flatten()
+        ones = torch.ones(len(plain), device=plain.device)
+        ids = torch.cat([plain, *(one.ids_V for one in self.lists)])
+        return ids, torch.cat([ones, *(one.weight_V for one in self.lists)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +167,7 @@ class Batch:
         if self.inputs.ids_BF.device == device:
             return self
         return Batch(
-            inputs=Inputs(*(tensor.to(device, non_blocking=True) for tensor in self.inputs)),
+            inputs=self.inputs.to(device),
             target_B=None if self.target_B is None else self.target_B.to(device, non_blocking=True),
             weight_B=None if self.weight_B is None else self.weight_B.to(device, non_blocking=True),
         )
@@ -126,7 +183,9 @@ class EncodedRows:
     Attributes:
         layout: what the ids mean.
         arrays: `ids` (R, F): local ids, int32. Optional: `numbers` (R, N): standardised numbers, float32, 1 if missing;
-            `target` (R): float32, or class index, int64; `weight` (R): sample weights, float32.
+            `target` (R): float32, or class index, int64; `weight` (R): sample weights, float32. For a field with
+            several values per row also `list_name(f)`: the local ids of every row, at least one. Its column of `ids`
+            holds the id of the only value (the missing id for an empty cell) and the rare id where there are several.
 
     Example:
         >>> layout = Layout(names=("colour", "size"), n_ids=(4, 3))
@@ -136,7 +195,7 @@ class EncodedRows:
     """
 
     layout: Layout
-    arrays: Mapping[str, Array]
+    arrays: Mapping[str, RowArray]
 
     def __len__(self) -> int:
         return len(self.arrays[IDS])
@@ -144,33 +203,47 @@ class EncodedRows:
     @classmethod
     def empty(cls, layout: Layout) -> EncodedRows:
         """No rows, without targets."""
-        arrays: dict[str, Array] = {IDS: np.empty((0, layout.n_columns), dtype=np.int32)}
+        arrays: dict[str, RowArray] = {IDS: np.empty((0, layout.n_columns), dtype=np.int32)}
         if layout.numerical:
             arrays[NUMBERS] = np.empty((0, len(layout.numerical)), dtype=np.float32)
+        arrays |= {list_name(f): Ragged.of([]) for f in layout.lists}
         return cls(layout=layout, arrays=arrays)
 
     @property
     def ids_RF(self) -> npt.NDArray[np.int32]:
         """Local ids."""
-        return self.arrays[IDS]
+        ids_RF = self._array(IDS)
+        assert ids_RF is not None
+        return ids_RF
 
     @property
     def numbers_RN(self) -> npt.NDArray[np.float32]:
         """Standardised numbers."""
-        found = self.arrays.get(NUMBERS)
+        found = self._array(NUMBERS)
         return np.empty((len(self), 0), dtype=np.float32) if found is None else found
 
     @property
     def target_R(self) -> Array | None:
         """Targets; None when unknown."""
-        return self.arrays.get(TARGET)
+        return self._array(TARGET)
 
     @property
     def weight_R(self) -> npt.NDArray[np.float32] | None:
         """Sample weights; None means one each."""
-        return self.arrays.get(WEIGHT)
+        return self._array(WEIGHT)
 
-    def with_arrays(self, **arrays: Array | None) -> EncodedRows:
+    def lists_R(self, position: int) -> Ragged:
+        """Local ids of a field with several values per row."""
+        found = self.arrays[list_name(position)]
+        assert isinstance(found, Ragged)
+        return found
+
+    def _array(self, name: str) -> Array | None:
+        found = self.arrays.get(name)
+        assert not isinstance(found, Ragged)
+        return found
+
+    def with_arrays(self, **arrays: RowArray | None) -> EncodedRows:
         """The same rows with some arrays replaced or added; None removes one."""
         changed = {**self.arrays, **arrays}
         return replace(self, arrays={name: values for name, values in changed.items() if values is not None})
@@ -179,14 +252,16 @@ class EncodedRows:
         """Some of the rows: a copy for row numbers, a view for a slice."""
         if isinstance(rows, slice):
             return replace(self, arrays={name: values[rows] for name, values in self.arrays.items()})
-        return replace(self, arrays={name: np.take(values, rows, axis=0) for name, values in self.arrays.items()})
+        return replace(self, arrays={name: _take(values, rows) for name, values in self.arrays.items()})
 
     def batch(self, rows: RowNumbers | slice = slice(None)) -> Batch:
         """Some of the rows as a batch, with joint ids."""
         taken = self.take(rows)
-        ids_BF = np.add(taken.ids_RF, self.layout.offsets_F, dtype=np.int64)
+        offsets_F = self.layout.offsets_F
+        ids_BF = np.add(taken.ids_RF, offsets_F, dtype=np.int64)
+        lists = tuple(ListInput.of(f, taken.lists_R(f), int(offsets_F[f])) for f in self.layout.lists)
         return Batch(
-            inputs=Inputs(torch.from_numpy(ids_BF), torch.from_numpy(taken.numbers_RN)),
+            inputs=Inputs(torch.from_numpy(ids_BF), torch.from_numpy(taken.numbers_RN), lists),
             target_B=None if taken.target_R is None else torch.from_numpy(taken.target_R),
             weight_B=None if taken.weight_R is None else torch.from_numpy(taken.weight_R),
         )
@@ -198,8 +273,18 @@ class EncodedRows:
         if len(chunks) == 1:
             return first
         shared = [name for name in first.arrays if all(name in chunk.arrays for chunk in chunks)]
-        arrays = {name: np.concatenate([chunk.arrays[name] for chunk in chunks]) for name in shared}
+        arrays = {name: concat_arrays([chunk.arrays[name] for chunk in chunks]) for name in shared}
         return replace(first, arrays=arrays)
+
+
+def concat_arrays(parts: Sequence[RowArray]) -> RowArray:
+    """The rows of several arrays of one kind."""
+    lists = [part for part in parts if isinstance(part, Ragged)]
+    return Ragged.concat(lists) if lists else np.concatenate([part for part in parts if not isinstance(part, Ragged)])
+
+
+def _take(values: RowArray, rows: RowNumbers) -> RowArray:
+    return values.take(rows) if isinstance(values, Ragged) else np.take(values, rows, axis=0)
 
 
 class RowSample:

@@ -1,7 +1,7 @@
 """Schema: the fields of a table, their kinds, and the target. All of it is inferred and can be overridden.
 
-A field is categorical or numerical. Whole numbers are the hard case: in the tables this library is made for, most are
-codes (a user, an hour, a flight), so they are categorical unless they look like a measure.
+A field is categorical, numerical, a list, or text. Whole numbers are the hard case: in the tables this library is made
+for, most are codes (a user, an hour, a flight), so they are categorical unless they look like a measure.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 import polars as pl
 
 from fielddep.config.settings import PER_FIELD_DEFAULT, Config, DataConfig, Kind, Numeric, for_field
+from fielddep.encoding.lists import list_separator, looks_like_text
 from fielddep.encoding.target import Target
-from fielddep.encoding.values import as_whole_numbers, canonical, distinct_values, try_numbers
+from fielddep.encoding.values import as_whole_numbers, canonical, distinct_values, is_list, try_numbers
 from fielddep.errors import SchemaError, SplitError
 from fielddep.wording import did_you_mean
 
@@ -45,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 def infer_kind(column: pl.Series, missing_values: Iterable[str] = ("",), counted: pl.DataFrame | None = None) -> Kind:
-    """Categorical or numerical, by dtype, values and name; a categorical dtype is always categorical.
+    """The kind of a column by dtype, values and name; a categorical dtype is always categorical, a list always a list.
 
     Text counts as numbers if every text is a number without a leading zero, as in postcodes. Numbers with fractions are
     numerical; for whole numbers, `looks_like_measure` decides.
@@ -57,9 +58,15 @@ def infer_kind(column: pl.Series, missing_values: Iterable[str] = ("",), counted
     """
     if isinstance(column.dtype, (pl.Categorical, pl.Enum)):
         return "categorical"
+    if is_list(column.dtype):
+        return "list"
     counted = distinct_values(column) if counted is None else counted
     values = counted["value"].alias(column.name)
     numbers = None if column.dtype == pl.Boolean else try_numbers(values, missing_values)
+    if numbers is None and (found := list_separator(counted, missing_values)) is not None and found[1]:
+        return "list"
+    if numbers is None and looks_like_text(counted, missing_values):
+        return "text"
     if numbers is None or numbers.null_count() == len(numbers) or _has_leading_zero(values):
         return "categorical"
     if not (numbers.drop_nulls() % 1 == 0).all():
@@ -121,13 +128,21 @@ class Field:
 
     Attributes:
         name: its column.
-        kind: categorical or numerical.
-        numeric: how a numerical field enters the model; None for a categorical one.
+        kind: categorical, numerical, list or text.
+        numeric: how a numerical field enters the model; None for any other.
+        separator: what stands between the values of a list given as text; None if a text is one value.
+        shares: the field whose values and ids it shares; None if it has its own.
     """
 
     name: str
     kind: Kind
     numeric: Numeric | None = None
+    separator: str | None = None
+    shares: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; what a field does not have is left out, except for `numeric`, which was always written."""
+        return {key: value for key, value in vars(self).items() if value is not None or key == "numeric"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +171,7 @@ class Schema:
     def to_json(self) -> dict[str, Any]:
         """Plain values that `json` can write and `from_json` reads back to an equal schema."""
         return {
-            "fields": [dict(vars(field)) for field in self.fields],
+            "fields": [field.to_json() for field in self.fields],
             "target": None if self.target is None else self.target.to_json(),
             "weight": self.weight,
             "split_column": self.split_column,
@@ -192,6 +207,7 @@ def build_schema(planned: Mapping[str, Field | str], target: Target, config: Con
     skipped = tuple((name, reason) for name, reason in planned.items() if isinstance(reason, str))
     fields = tuple(field for field in planned.values() if isinstance(field, Field))
     _check_enough(fields, skipped)
+    _check_shares(fields)
     for name, reason in skipped:
         log.warning("field %r is left out: %s; name its kind in data.kinds to keep it", name, reason)
     weight, split_column = config.data.weight, config.split.column
@@ -207,12 +223,16 @@ def check_column_names(columns: Sequence[str], config: Config) -> None:
         ("data.fields", data.fields or ()),
         ("data.exclude", data.exclude),
         ("data.kinds", data.kinds),
+        ("data.lists", data.lists),
+        ("data.shares", (*data.shares, *data.shares.values())),
         ("data.numeric", _named(data.numeric)),
         ("data.min_count", _named(data.min_count)),
     ):
         for name in names:
             if name not in columns:
                 raise SchemaError(f"{setting} names {name!r}, which is not a column; {did_you_mean(name, columns)}")
+    if "" in data.lists.values():
+        raise SchemaError("data.lists needs a separator of at least one character; given an empty one. Name it")
     for reserved in (data.target, data.weight):
         if reserved is not None and reserved in (data.fields or ()):
             raise SchemaError(f"data.fields must not name {reserved!r}, the target or weight; remove it there")
@@ -249,24 +269,33 @@ def candidate_names(columns: Sequence[str], config: Config) -> list[str]:
 
 def plan_field(name: str, counted: pl.DataFrame, data: DataConfig) -> Field | str:
     """The field of a column, or why it is useless; `counted` is `distinct_values` of the column."""
-    kind = data.kinds.get(name) or infer_kind(counted["value"].alias(name), data.missing_values, counted)
+    values = counted["value"].alias(name)
+    kind = data.kinds.get(name) or ("list" if name in data.lists else infer_kind(values, data.missing_values, counted))
     if may_skip(name, data):
         reason = skip_reason(counted.with_columns(value=canonical(counted["value"], data.missing_values)), kind)
         if reason:
             return reason
-    return make_field(name, kind, data)
+    separator = data.lists.get(name)
+    if kind == "list" and separator is None:
+        found = list_separator(counted, data.missing_values)
+        separator = None if found is None else found[0]
+        if separator is None and values.dtype == pl.String:
+            raise SchemaError(
+                f"a list given as text needs its separator; column {name!r} has none. Set data.lists.{name}"
+            )
+    return make_field(name, kind, data, separator if kind == "list" else None)
 
 
-def make_field(name: str, kind: Kind, data: DataConfig) -> Field:
+def make_field(name: str, kind: Kind, data: DataConfig, separator: str | None = None) -> Field:
     """A field of a known kind, with the settings of the column."""
     default: Numeric = "quantile"
     numeric = for_field(data.numeric, name, default) if kind == "numerical" else None
-    return Field(name=name, kind=kind, numeric=numeric)
+    return Field(name=name, kind=kind, numeric=numeric, separator=separator, shares=data.shares.get(name))
 
 
 def may_skip(name: str, data: DataConfig) -> bool:
     """Whether a useless column may be skipped: not if the settings name it as a field."""
-    return name not in (data.fields or ()) and name not in data.kinds
+    return not any(name in named for named in (data.fields or (), data.kinds, data.lists, data.shares))
 
 
 def skip_reason(counted: pl.DataFrame, kind: Kind) -> str | None:
@@ -282,6 +311,20 @@ def skip_reason(counted: pl.DataFrame, kind: Kind) -> str | None:
     if kind == "categorical":
         return "it has one value per row"
     return "it numbers the rows" if is_row_number(counted["value"]) else None
+
+
+def _check_shares(fields: Sequence[Field]) -> None:
+    """Refuse a field that shares the values of one that has none of its own."""
+    by_name = {field.name: field for field in fields}
+    for field in fields:
+        if field.shares is None:
+            continue
+        other = by_name.get(field.shares)
+        if other is None or other.shares is not None or "numerical" in (field.kind, other.kind):
+            raise SchemaError(
+                f"data.shares.{field.name} must name a field with values of its own, neither of them numerical; given "
+                f"{field.shares!r}. Name another, or set the kinds in data.kinds"
+            )
 
 
 def _named(setting: object) -> Iterable[str]:

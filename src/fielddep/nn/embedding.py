@@ -1,11 +1,13 @@
 """Embeddings: one joint table for the ids of all fields.
 
-Shape legend: B rows, F fields, N numerical fields, D size of a table's row.
+Shape legend: B rows, F fields, N numerical fields, D size of a table's row, V values of the lists of a field.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,11 +16,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fielddep.encoding.rows import Inputs, Layout
+from fielddep.encoding.rows import Inputs, Layout, ListInput
+from fielddep.nn.kernels.network_input import dense_gradient
 
 
 class EmbeddingTable(nn.Module):
-    """Rows looked up by joint id; a numerical field's row is multiplied by its number.
+    """Rows looked up by joint id; a numerical field's row is multiplied by its number, a list has the mean of its own.
 
     The gradient of the table is sparse: it holds the ids of the batch only, and `fielddep.training.optim` touches no
     others.
@@ -74,11 +77,70 @@ class EmbeddingTable(nn.Module):
     def forward(self, inputs: Inputs) -> torch.Tensor:
         """Look up the rows of a batch."""
         # For a small table a dense gradient would be as fast, but it would need a second code path.
-        rows_BF = self.rows_of(inputs.ids_BF)
-        e_BFD = F.embedding(rows_BF, self.weight, sparse=True)
-        if self.rows_I is not None:
-            e_BFD = e_BFD * (rows_BF > 0).unsqueeze(-1)
+        if inputs.lists:
+            e_BFD = with_lists(self._look_up(inputs.ids_BF[:, inputs.plain_columns]), inputs, self._look_up)
+        else:
+            e_BFD = self._look_up(inputs.ids_BF)
         if not self.has_numerical:
             return e_BFD
         scale_BF = torch.ones_like(e_BFD[..., 0]).index_copy(1, self.numerical, inputs.numbers_BN.to(e_BFD.dtype))
         return e_BFD * scale_BF.unsqueeze(-1)
+
+    def _look_up(self, ids: torch.Tensor) -> torch.Tensor:
+        rows = self.rows_of(ids)
+        found = F.embedding(rows, self.weight, sparse=True)
+        return found if self.rows_I is None else found * (rows > 0).unsqueeze(-1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BatchRows:
+    """What a batch looks up, as a small table: the distinct ids of plain columns, then the mean of every list.
+
+    No two columns have a row in common, even if they share ids, because the compiled kernels work column by column.
+
+    Attributes:
+        ids_U: joint ids of the first rows of the table.
+        lists: the lists of the rows that follow.
+        place_BF: the row of every cell.
+    """
+
+    ids_U: torch.Tensor
+    lists: tuple[ListInput, ...]
+    place_BF: torch.Tensor
+
+    @classmethod
+    def of(cls, inputs: Inputs, layout: Layout) -> BatchRows:
+        """Find the distinct ids of a batch."""
+        plain, ids_BF = inputs.plain_columns, inputs.ids_BF
+        apart_F = torch.from_numpy(np.cumsum((0, *layout.n_ids[:-1])) - layout.offsets_F)
+        ids_BP = ids_BF[:, plain]
+        keys_U, place_BP = torch.unique(ids_BP + apart_F[plain], return_inverse=True)
+        ids_U = torch.empty_like(keys_U).index_copy_(0, place_BP.flatten(), ids_BP.flatten())
+        place_BF = torch.empty_like(ids_BF)
+        place_BF[:, plain] = place_BP
+        for number, one in enumerate(inputs.lists):
+            place_BF[:, one.column] = torch.arange(len(ids_BF)) + len(ids_U) + number * len(ids_BF)
+        return cls(ids_U=ids_U, lists=inputs.lists, place_BF=place_BF)
+
+    def table(self, weight_ID: torch.Tensor) -> torch.Tensor:
+        """The small table of these weights, whose sparse gradient it passes on."""
+        rows_UD = F.embedding(self.ids_U, weight_ID, sparse=True)
+        pooled = [mean_of_lists(one, F.embedding(one.ids_V, weight_ID, sparse=True)) for one in self.lists]
+        return dense_gradient(torch.cat([rows_UD, *pooled]))
+
+
+def with_lists(
+    plain_BPD: torch.Tensor, inputs: Inputs, look_up: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
+    """Rows (B, F, D) of all columns: those of the plain columns, and the mean row of every list."""
+    order = [*inputs.plain_columns, *(one.column for one in inputs.lists)]
+    pooled = [mean_of_lists(one, look_up(one.ids_V)).unsqueeze(1) for one in inputs.lists]
+    place_F = torch.from_numpy(np.argsort(order)).to(plain_BPD.device)
+    return torch.cat([plain_BPD, *pooled], dim=1).index_select(1, place_F)
+
+
+def mean_of_lists(one: ListInput, rows_VD: torch.Tensor) -> torch.Tensor:
+    """Mean (B, D) of the rows of each list."""
+    weight_V1 = one.weight_V.to(rows_VD.dtype).unsqueeze(1)
+    none_BD = rows_VD.new_zeros(len(one.starts) - 1, rows_VD.shape[1])
+    return none_BD.index_add(0, one.row_V, rows_VD * weight_V1)

@@ -12,7 +12,7 @@ from fielddep.config.mdl import MDLConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.errors import SchemaError
 from fielddep.nn import kernels
-from fielddep.nn.embedding import EmbeddingTable
+from fielddep.nn.embedding import BatchRows, EmbeddingTable
 from fielddep.nn.interactions import BilinearInteractions
 from fielddep.nn.kernels.network_input import look_up, network_input, sum_of_fields
 from fielddep.nn.layers import build_mlp
@@ -140,10 +140,13 @@ class MDL(FieldModel):
             w0_FF = self.refinement.w0_FF
             loop = self.refinement.inner_loop(d_embed, value_scale=scale, with_diagonal=diagonal)
         numbers_BN = inputs.numbers_BN.to(self.embedding.weight.dtype)
-        lookup = look_up(inputs.ids_BF, len(self.embedding.weight), numbers_BN, self.layout.numerical)
+        rows = None if self.layout.is_plain else BatchRows.of(inputs, self.layout)
+        embedding = self.embedding.weight if rows is None else rows.table(self.embedding.weight)
+        ids_BF = inputs.ids_BF if rows is None else rows.place_BF
+        lookup = look_up(ids_BF, len(embedding), numbers_BN, self.layout.numerical)
         seen_BE = network_input(
             lookup,
-            self.embedding.weight,
+            embedding,
             self.interactions.phi_PDD,
             w0_FF,
             loop,
@@ -151,7 +154,8 @@ class MDL(FieldModel):
         )
         logits_BC = self._network_logits(seen_BE)
         if self.first_order is not None:
-            logits_BC = logits_BC + sum_of_fields(lookup, self.first_order.weight)
+            first_order = self.first_order.weight if rows is None else rows.table(self.first_order.weight)
+            logits_BC = logits_BC + sum_of_fields(lookup, first_order)
         return logits_BC
 
     @property

@@ -14,6 +14,7 @@ import torch
 
 from fielddep.config.settings import Config
 from fielddep.config.trees import TreeConfig
+from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.rows import Layout
 from fielddep.encoding.split import Parts
 from fielddep.encoding.target import Target
@@ -163,13 +164,17 @@ def _train_network(
         train=Loader(rows, batch_size=config.train.batch_size, seed=config.train.seed),
         validation=prepared.parts["validation"],
         prepare=UnknownTraining(encoder.layout, encoder.counts, rate=config.train.unknown_rate, seed=config.train.seed),
-        l2_scale_I=rarity_scale(encoder.counts, config.train.l2_rarity) if config.train.l2_rarity else None,
+        l2_scale_I=_l2_scale(encoder, config.train.l2_rarity),
         observer=observer,
         history=History(None if checkpoints is None else checkpoints / HISTORY),
         checkpoints=None if checkpoints is None else CheckpointFolder(checkpoints),
     )
     with torch_threads(config.train.threads):
         return model, trainer.fit(resume=resume)
+
+
+def _l2_scale(encoder: Encoder, rarity: float) -> torch.Tensor | None:
+    return rarity_scale(encoder.layout.of_owners(encoder.counts), rarity) if rarity else None
 
 
 @contextmanager
