@@ -194,25 +194,7 @@ def test_lists_are_no_target_and_no_part_of_a_cross() -> None:
 
 # --- text -------------------------------------------------------------------------------------------------------
 
-WORDS = [
-    "the",
-    "quick",
-    "brown",
-    "fox",
-    "jumps",
-    "over",
-    "a",
-    "lazy",
-    "dog",
-    "near",
-    "one",
-    "small",
-    "red",
-    "house",
-    "on",
-    "that",
-    "hill",
-]
+WORDS = "the quick brown fox jumps over a lazy dog near one small red house on that hill".split(" ")  # noqa: SIM905
 
 
 def comments(n: int = 80) -> list[str]:

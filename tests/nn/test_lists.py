@@ -103,11 +103,12 @@ def test_a_step_moves_exactly_the_values_of_the_batch(name, layout):
         assert moved.any()
 
 
-def test_look_ups_weigh_one_over_the_length():
+def test_look_ups_weigh_the_square_of_one_over_the_length():
     rows = rows_of(LAYOUT, n_rows=3)
     ids, weights = rows.batch().inputs.looked_up()
     assert len(ids) == 3 * 3 + len(rows.lists_R(1).values) + len(rows.lists_R(3).values)
-    assert float(weights.sum()) == pytest.approx(3 * 5)
+    lengths = np.concatenate([rows.lists_R(1).lengths, rows.lists_R(3).lengths])
+    assert float(weights.sum()) == pytest.approx(3 * 3 + (1 / lengths).sum())
 
 
 def test_rows_of_batches_can_be_taken_and_joined():

@@ -138,11 +138,11 @@ class Inputs(NamedTuple):
         return [column for column in range(self.ids_BF.shape[1]) if column not in of_lists]
 
     def looked_up(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """All ids that the rows look up, and the weight of each: 1, or one over the length of its list."""
+        """All ids that the rows look up, and the squared weight of each: that in the mean of its list, or 1."""
         plain = self.ids_BF[:, self.plain_columns].flatten() if self.lists else self.ids_BF.flatten()
         ones = torch.ones(len(plain), device=plain.device)
         ids = torch.cat([plain, *(one.ids_V for one in self.lists)])
-        return ids, torch.cat([ones, *(one.weight_V for one in self.lists)])
+        return ids, torch.cat([ones, *(one.weight_V.square() for one in self.lists)])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,9 @@ What the settings mean under sparse steps:
 
 - `embedding_l2`: each row of the batch adds l2/2 * |e|^2 to its loss for every embedding it looks up, and the loss is
   the mean over the batch. An id looked up c times in a batch of B rows gets the extra gradient l2 * c/B * e; over an
-  epoch, this is a ridge in proportion to the id's count. A value in a list of n counts as 1/n of a look-up.
+  epoch, this is a ridge in proportion to the id's count. What a row looks up of a
+  value in a list of n is e/n, so such a value counts 1/n^2. A full count would keep values of long lists, whose
+  gradients are n times smaller, from learning at all.
 - `l2_rarity` (p): that gradient is further multiplied by s = a * count^-p, with a such that s is 1 on average over
   the rows of each field. With p = 0, the ridge is the same per look-up. With p = 1, it is the same per id over an
   epoch, which keeps rare ids, that few rows can correct, closest to zero.
