@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,19 @@ import pytest
 
 from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import Predictor
+from fielddep.config import MODEL_CONFIGS
 from fielddep.config.settings import Config
+from fielddep.explain.hiding import hide_fields, permute_field
+from fielddep.explain.neighbours import nearest_values
+from fielddep.explain.overview import overview_table
 from fielddep.observer import Observer
+from fielddep.report.data import data_facts
 from fielddep.store.build import build_store
 from fielddep.store.store import Store
 from fielddep.training.fit import Trained, fit
+from fielddep.training.prepare import prepare
+from fielddep.training.tree_rows import TreeColumns
+from fielddep.training.trees import installed_trees
 from tests.streamed import small_chunks
 
 __all__ = ["small_chunks"]
@@ -182,3 +191,86 @@ def test_a_killed_training_on_a_store_resumes(tmp_path: Path) -> None:
         fit(store, CONFIG, checkpoints=tmp_path / "checkpoints", observer=Stop())
     Bundle.of(fit(store, CONFIG, checkpoints=tmp_path / "checkpoints", resume=True)).save(tmp_path / "resumed")
     assert content(tmp_path / "resumed") == content(tmp_path / "whole")
+
+
+# --- explanations -----------------------------------------------------------------------------------------------
+
+
+def test_explain_names_the_value_that_spoke(trained: Trained) -> None:
+    bundle = Bundle.of(trained)
+    cells = {"tags": "a|c|b", "item": 1, "history": [5, 3, 5], "comment": "the place was never good", "user": "u1"}
+    rows = bundle.encoder.encode(pl.DataFrame({name: [value, None] for name, value in cells.items()}))[0]
+    effects = hide_fields(bundle, rows)
+    tags, history, comment = (effects.spoken[name] for name in ("tags", "history", "comment"))
+    assert tags[0] is not None and tags[0].value == "c" and tags[0].effect > 0.02
+    assert history[0] is not None and history[0].value == "3" and history[0].effect < -0.02
+    assert comment[0] is not None and comment[0].value == "never" and comment[0].effect > 0.02
+    assert tags[1] is history[1] is None
+    frame = effects.to_frame().filter(pl.col("row") == 0)
+    assert dict(frame.select("hidden", "spoke").iter_rows()) == {
+        "tags": "c",
+        "item": None,
+        "history": "3",
+        "comment": "never",
+        "user": None,
+    }
+    assert frame["value"].to_list()[:3] == ["a, c, b", "1", "5, 3, 5"]
+
+
+def test_hiding_a_list_is_an_empty_cell_and_hiding_a_value_an_unknown_one(trained: Trained) -> None:
+    bundle = Bundle.of(trained)
+    table = shop(40, seed=2)
+    rows = bundle.encoder.encode(table)[0]
+    effects = hide_fields(bundle, rows)
+    for name, position in (("tags", 0), ("history", 2), ("comment", 3)):
+        empty = table.with_columns(pl.lit(None, dtype=table[name].dtype).alias(name))
+        expected = Predictor(bundle).predict(empty)["probability_1"]
+        assert effects.without_RF[:, position].tolist() == pytest.approx(expected.to_list(), abs=1e-6)
+    other = table.with_columns(pl.col("tags").str.replace("c", "unknown"))
+    change = Predictor(bundle).predict(table)["probability_1"] - Predictor(bundle).predict(other)["probability_1"]
+    named = [at for at, spoken in enumerate(effects.spoken["tags"]) if spoken is not None and spoken.value == "c"]
+    assert named
+    for at in named:
+        spoken = effects.spoken["tags"][at]
+        assert spoken is not None and spoken.effect == pytest.approx(change[at], abs=1e-6)
+
+
+def test_importance_shuffles_complete_lists(trained: Trained) -> None:
+    bundle = Bundle.of(trained)
+    rows = bundle.encoder.encode(shop(60, seed=3))[0]
+    order = np.random.default_rng(0).permutation(60)
+    moved = permute_field(bundle.encoder, rows, 2, order)
+    lists = rows.lists_R(2).to_lists()
+    assert moved.lists_R(2).to_lists() == [lists[at] for at in order]
+    assert moved.lists_R(0).to_lists() == rows.lists_R(0).to_lists()
+    table = shop(400, seed=4)
+    overview = overview_table(bundle, bundle.encoder.encode(table, with_target=True)[0], n_groups=2, n_repeats=1)
+    assert overview.importance is not None
+    assert set(overview.importance.ranked()[:3]) >= {"tags", "history"}
+
+
+def test_a_report_and_nearest_values_know_lists(trained: Trained) -> None:
+    bundle = Bundle.of(trained)
+    facts = data_facts(bundle.encoder, bundle.encoder.encode(shop(100, seed=5))[0], rows="rows")
+    by_name = {fact.name: fact for fact in facts.fields}
+    assert by_name["tags"].n_values == 8 and by_name["tags"].missing == pytest.approx(0.25, abs=0.05)
+    assert by_name["tags"].unknown == by_name["history"].unknown == 0.0
+    assert "a" not in nearest_values(bundle, "tags", "a").values
+    assert nearest_values(bundle, "history", 3).values == nearest_values(bundle, "item", 3).values
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "catboost"])
+def test_trees_get_counts_and_frequent_values(name: str) -> None:
+    if name not in installed_trees():
+        pytest.skip(f"{name} is not installed")
+    config = Config().replace({**{key: v for key, v in SETTINGS.items() if "model" not in key}, "data.shares": {}})
+    prepared = prepare(shop(1500), config)
+    trees = replace(prepared, config=replace(prepared.config, model=MODEL_CONFIGS[name]()))
+    assert fit(trees).metrics["test"]["auc"] > 0.65
+    columns = TreeColumns.of(prepared.encoder)
+    rows = prepared.encoder.encode(shop(3, seed=1))[0]
+    found = columns.columns(rows)
+    lengths = [len(cell.split("|")) if cell else 0 for cell in shop(3, seed=1)["tags"]]
+    assert found[0].tolist() == lengths
+    assert len(found) == 5 + 8 + 12 + len(WORDS)
+    assert np.sum(found[5:13], axis=0).tolist() == lengths

@@ -17,6 +17,8 @@ import polars as pl
 
 from fielddep.config.metrics import KnownTask
 from fielddep.config.settings import Config
+from fielddep.encoding.field import list_kind, text_counts
+from fielddep.encoding.lists import list_separator
 from fielddep.encoding.numbers import Moments
 from fielddep.encoding.schema import Field, check_column_names, plan_fields, skip_reason
 from fielddep.encoding.target import ClassLabel, Target, infer_target
@@ -140,8 +142,8 @@ class FieldSummary:
     Attributes:
         name: the column.
         dtype: its type in the table.
-        kind: categorical, numerical, target, weight or left out.
-        n_distinct: different values, not counting missing.
+        kind: categorical, numerical, list, text, target, weight or left out.
+        n_distinct: different values, not counting missing; of lists and text, those in the cells.
         missing_share: share of rows without a value.
         examples: the most frequent values, each with its count.
         warnings: what a user should check.
@@ -154,6 +156,8 @@ class FieldSummary:
     missing_share: float
     examples: tuple[tuple[str, int], ...]
     warnings: tuple[str, ...] = ()
+    separator: str | None = None
+    """What stands between the values of a list that is given as text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,26 +232,41 @@ def _summarise(
     raw = distinct_values(column, target_values)
     missing = (*config.data.missing_values, *(NUMBER_MISSING if kind == "numerical" else ()))
     values = raw.with_columns(value=canonical(raw["value"], missing))
+    plan = planned.get(column.name)
     counted = values.drop_nulls("value").group_by("value").agg(pl.col("n").sum())
     missing_share = 1 - int(counted["n"].sum()) / len(column) if len(column) else 0.0
     warnings: list[str] = []
     if kind not in ("target", "weight"):
-        warnings = _warnings(values, planned.get(column.name), missing_share)
-        if column.name in planned:
-            warnings += _missing_hint(counted, len(column))
+        warnings = _warnings(values, plan, missing_share)
+        if plan is not None:
+            warnings += _missing_hint(counted, len(column)) + _list_hint(raw, plan, config)
         if target is not None and target_values is not None:
             share = most_frequent_share(target_values)
             if _leaks(raw, values, config, target, share):
                 warnings.append(f"suspected leak: it alone determines the target {target.name!r}")
             elif 0 < missing_share < 1 and follows_target(canonical(column, missing).is_not_null(), target_values):
                 warnings.append(f"suspected leak: whether it is empty goes with the target {target.name!r}")
+    if isinstance(plan, Field) and list_kind(plan) is not None:
+        in_cells = text_counts(plan, raw, config.data.missing_values).drop_nulls("value")
+        counted = in_cells.group_by("value").agg(pl.col("n").sum())
     return replace(
         summary,
         n_distinct=len(counted),
         missing_share=missing_share,
         examples=_examples(counted),
         warnings=tuple(warnings),
+        separator=plan.separator if isinstance(plan, Field) else None,
     )
+
+
+def _list_hint(raw: pl.DataFrame, plan: Field | str, config: Config) -> list[str]:
+    """A hint at a separator, where a list is likely but not clear."""
+    if isinstance(plan, str) or plan.kind != "categorical" or plan.name in config.data.kinds:
+        return []
+    found = list_separator(raw, config.data.missing_values)
+    if found is None:
+        return []
+    return [f"its cells may be lists of values: if so, set data.lists.{plan.name} = {found[0]!r}"]
 
 
 def _examples(counted: pl.DataFrame) -> tuple[tuple[str, int], ...]:
@@ -274,7 +293,8 @@ def _warnings(values: pl.DataFrame, plan: Field | str | None, missing_share: flo
     elif missing_share > _HIGH_MISSING:
         found.append(f"{missing_share:.0%} of its values are missing")
     longest = values["value"].str.len_chars().max()
-    if isinstance(longest, int) and longest > _LONG_VALUE:
+    is_text = isinstance(plan, Field) and plan.kind == "text"
+    if isinstance(longest, int) and longest > _LONG_VALUE and not is_text:
         found.append(f"its longest value has {longest} characters")
     return found
 
