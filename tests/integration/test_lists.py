@@ -11,6 +11,7 @@ import pytest
 
 from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import Predictor
+from fielddep.cli import main
 from fielddep.config import MODEL_CONFIGS
 from fielddep.config.settings import Config
 from fielddep.explain.hiding import hide_fields, permute_field
@@ -18,12 +19,14 @@ from fielddep.explain.neighbours import nearest_values
 from fielddep.explain.overview import overview_table
 from fielddep.observer import Observer
 from fielddep.report.data import data_facts
+from fielddep.sklearn_api.estimators import MDLClassifier
 from fielddep.store.build import build_store
 from fielddep.store.store import Store
 from fielddep.training.fit import Trained, fit
 from fielddep.training.prepare import prepare
 from fielddep.training.tree_rows import TreeColumns
 from fielddep.training.trees import installed_trees
+from tests.helpers import states
 from tests.streamed import small_chunks
 
 __all__ = ["small_chunks"]
@@ -274,3 +277,32 @@ def test_trees_get_counts_and_frequent_values(name: str) -> None:
     assert found[0].tolist() == lengths
     assert len(found) == 5 + 8 + 12 + len(WORDS)
     assert np.sum(found[5:13], axis=0).tolist() == lengths
+
+
+def test_lists_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, run = tmp_path / "table.csv", tmp_path / "run"
+    frame = shop(600).drop("history").with_columns(pl.col("tags").str.replace_all("|", " + ", literal=True))
+    frame.write_csv(table)
+    asked = ["--target", "bought", "--set", 'data.lists.tags="+"', "--set", "data.kinds.comment=text"]
+    assert main(["describe", str(table), *asked]) == 0
+    assert states(capsys.readouterr().out, "list (+)", "text")
+    quick = ["--set", "train.max_epochs=1", "--no-report", "--quiet"]
+    assert main(["fit", str(table), *asked, "--out", str(run), *quick]) == 0
+    assert main(["encode", str(table), *asked, "--out", str(tmp_path / "store")]) == 0
+    assert main(["evaluate", str(run), str(tmp_path / "store")]) == 0
+    capsys.readouterr()
+    assert main(["explain", str(run), str(table), "--rows", "0", "--sample", "0", "--out", str(tmp_path / "out")]) == 0
+    assert main(["predict", str(run), str(table), "--out", str(tmp_path / "predictions.csv")]) == 0
+    effects = pl.read_csv(tmp_path / "out" / "effects.csv")
+    first = frame["tags"][0].split(" + ")
+    assert effects.filter(pl.col("hidden") == "tags")["spoke"].item() in first
+    assert effects.filter(pl.col("hidden") == "tags")["value"].item() == ", ".join(first)
+
+
+def test_estimators_take_lists() -> None:
+    table = shop(300).to_pandas()
+    target = table.pop("bought")
+    other = shop(60, seed=1).with_columns(pl.col("history").cast(pl.List(pl.String))).to_pandas()
+    model = MDLClassifier(max_epochs=1, d_embed=4, hidden=(8,), config={"data.shares.history": "item"})
+    model.fit(table, target, eval_set=(other, other.pop("bought")))
+    assert model.predict_proba(table).shape == (300, 2)
