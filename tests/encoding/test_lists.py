@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fielddep.config.settings import Config
+from fielddep.encoding.coded import Sizes
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.field import FieldEncoder
 from fielddep.encoding.lists import list_separator, looks_like_text, split_cells, split_value
@@ -232,6 +233,18 @@ def test_words_seen_once_are_rare_and_only_the_most_frequent_are_kept() -> None:
     assert len(every.values("tags")) == 2 + 3 + N
 
 
+def test_text_is_kept_where_a_column_of_keys_is_skipped_while_reading() -> None:
+    rng = np.random.default_rng(1)
+    words = [f"{' '.join(rng.choice(WORDS, 7))} {i}" for i in range(256)]
+    frame = pl.DataFrame({"comment": words, "key": [f"k{i}" for i in range(256)], "a": [1, 2] * 128, "y": [0, 1] * 128})
+    frame = frame.with_columns(b=pl.Series([1, 1, 2, 2] * 64))
+    store = build_store(
+        frame, config(kinds={"a": "categorical"}), sizes=Sizes(chunk_rows=32, judged_rows=64, part_rows=32)
+    )
+    assert {field.name: field.kind for field in store.encoder.schema.fields}["comment"] == "text"
+    assert [name for name, _ in store.encoder.schema.skipped] == ["key"]
+
+
 # --- shared values ----------------------------------------------------------------------------------------------
 
 
@@ -260,6 +273,13 @@ def test_fields_can_share_values_and_ids() -> None:
 def test_a_field_shares_the_values_of_one_that_has_its_own(shares) -> None:
     with raises(SchemaError, "data.shares"):
         encoder_of(shop(), shares=shares)
+
+
+def test_numbers_that_are_shared_are_values() -> None:
+    frame = shop().with_columns(item=pl.Series(np.arange(N) * 1.5), tags=pl.Series([[1.5, 3.0]] * N))
+    encoder = encoder_of(frame, shares={"tags": "item"})
+    assert encoder.schema.fields[1].kind == "categorical"
+    assert encoder.counts[0][2:4].tolist() == [N + 1, N + 1]
 
 
 def test_names_of_lists_and_shares_are_checked() -> None:

@@ -60,7 +60,6 @@ def shop(n_rows: int = 900, seed: int = 0) -> pl.DataFrame:
 SETTINGS = {
     "data.target": "bought",
     "data.crosses": "none",
-    "data.kinds": {"item": "categorical"},
     "data.shares": {"history": "item"},
     "model.d_embed": 4,
     "model.hidden": [8],

@@ -330,4 +330,6 @@ def _number_policy(name: str, config: Config) -> NumberPolicy:
         return "times" if split.method == "time" and name not in (data.fields or ()) else "never"
     if name in data.kinds:
         return "always" if data.kinds[name] == "numerical" else "never"
+    if name in (*data.lists, *data.shares, *data.shares.values()):
+        return "never"
     return "measure"

@@ -271,6 +271,8 @@ def plan_field(name: str, counted: pl.DataFrame, data: DataConfig) -> Field | st
     """The field of a column, or why it is useless; `counted` is `distinct_values` of the column."""
     values = counted["value"].alias(name)
     kind = data.kinds.get(name) or ("list" if name in data.lists else infer_kind(values, data.missing_values, counted))
+    if kind == "numerical" and name not in data.kinds and name in (*data.shares, *data.shares.values()):
+        kind = "categorical"  # only values can be shared
     if may_skip(name, data):
         reason = skip_reason(counted.with_columns(value=canonical(counted["value"], data.missing_values)), kind)
         if reason:
@@ -295,7 +297,8 @@ def make_field(name: str, kind: Kind, data: DataConfig, separator: str | None = 
 
 def may_skip(name: str, data: DataConfig) -> bool:
     """Whether a useless column may be skipped: not if the settings name it as a field."""
-    return not any(name in named for named in (data.fields or (), data.kinds, data.lists, data.shares))
+    named = (data.fields or (), data.kinds, data.lists, data.shares, data.shares.values())
+    return not any(name in names for names in named)
 
 
 def skip_reason(counted: pl.DataFrame, kind: Kind) -> str | None:
