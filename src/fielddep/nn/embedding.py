@@ -1,12 +1,12 @@
 """Embeddings: one joint table for the ids of all fields.
 
-Shape legend: B rows, F fields, N numerical fields, D size of a table's row, V values of the lists of a field.
+Shape legend: B rows, F fields, N numerical fields, D size of a table's row, V values of the lists of a field,
+L look-ups and U distinct ids of a batch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -78,7 +78,7 @@ class EmbeddingTable(nn.Module):
         """Look up the rows of a batch."""
         # For a small table a dense gradient would be as fast, but it would need a second code path.
         if inputs.lists:
-            e_BFD = with_lists(self._look_up(inputs.ids_BF[:, inputs.plain_columns]), inputs, self._look_up)
+            e_BFD = rows_of_lists(self._look_up(inputs.looked_up()[0]), inputs)
         else:
             e_BFD = self._look_up(inputs.ids_BF)
         if not self.has_numerical:
@@ -94,52 +94,63 @@ class EmbeddingTable(nn.Module):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BatchRows:
-    """What a batch looks up, as a small table: the distinct ids of plain columns, then the mean of every list.
+    """What a batch looks up, as a small table: the rows of single values, then the mean of every list.
 
-    No two columns have a row in common, even if they share ids, because the compiled kernels work column by column.
+    The gradient of the large table has one entry per distinct id. No two columns have a row in common, even if they
+    share ids, because the compiled kernels work column by column.
 
     Attributes:
-        ids_U: joint ids of the first rows of the table.
-        lists: the lists of the rows that follow.
+        ids_U: distinct joint ids, ascending.
+        first_K: places in `ids_U` of the first rows of the small table; None if these are all ids.
+        lists: the lists, with places in `ids_U` instead of ids, of the rows that follow.
         place_BF: the row of every cell.
     """
 
     ids_U: torch.Tensor
+    first_K: torch.Tensor | None
     lists: tuple[ListInput, ...]
     place_BF: torch.Tensor
 
     @classmethod
     def of(cls, inputs: Inputs, layout: Layout) -> BatchRows:
         """Find the distinct ids of a batch."""
-        plain, ids_BF = inputs.plain_columns, inputs.ids_BF
-        apart_F = torch.from_numpy(np.cumsum((0, *layout.n_ids[:-1])) - layout.offsets_F)
-        ids_BP = ids_BF[:, plain]
-        keys_U, place_BP = torch.unique(ids_BP + apart_F[plain], return_inverse=True)
-        ids_U = torch.empty_like(keys_U).index_copy_(0, place_BP.flatten(), ids_BP.flatten())
-        place_BF = torch.empty_like(ids_BF)
-        place_BF[:, plain] = place_BP
+        plain, n_rows = inputs.plain_columns, len(inputs.ids_BF)
+        ids_U, place_L = torch.unique(inputs.looked_up()[0], return_inverse=True)
+        sizes = [n_rows * len(plain), *(len(one.ids_V) for one in inputs.lists)]
+        row_L, *place_V = torch.split(place_L, sizes)
+        row_BP, first_K = row_L.view(n_rows, len(plain)), None
+        if len({layout.offsets[column] for column in plain}) < len(plain):
+            apart_P = len(ids_U) * torch.arange(len(plain))
+            keys_K, row_BP = torch.unique(row_BP + apart_P, return_inverse=True)
+            first_K = keys_K % len(ids_U)
+        n_first = len(ids_U) if first_K is None else len(first_K)
+        place_BF = torch.empty_like(inputs.ids_BF)
+        place_BF[:, plain] = row_BP
         for number, one in enumerate(inputs.lists):
-            place_BF[:, one.column] = torch.arange(len(ids_BF)) + len(ids_U) + number * len(ids_BF)
-        return cls(ids_U=ids_U, lists=inputs.lists, place_BF=place_BF)
+            place_BF[:, one.column] = torch.arange(n_rows) + n_first + number * n_rows
+        lists = tuple(one._replace(ids_V=ids_V) for one, ids_V in zip(inputs.lists, place_V, strict=True))
+        return cls(ids_U=ids_U, first_K=first_K, lists=lists, place_BF=place_BF)
 
     def table(self, weight_ID: torch.Tensor) -> torch.Tensor:
         """The small table of these weights, whose sparse gradient it passes on."""
         rows_UD = F.embedding(self.ids_U, weight_ID, sparse=True)
-        pooled = [mean_of_lists(one, F.embedding(one.ids_V, weight_ID, sparse=True)) for one in self.lists]
-        return dense_gradient(torch.cat([rows_UD, *pooled]))
+        first_KD = rows_UD if self.first_K is None else rows_UD.index_select(0, self.first_K)
+        means = [F.embedding_bag(one.ids_V, rows_UD, one.starts[:-1], mode="mean") for one in self.lists]
+        return dense_gradient(torch.cat([first_KD, *means]))
 
 
-def with_lists(
-    plain_BPD: torch.Tensor, inputs: Inputs, look_up: Callable[[torch.Tensor], torch.Tensor]
-) -> torch.Tensor:
-    """Rows (B, F, D) of all columns: those of the plain columns, and the mean row of every list."""
-    order = [*inputs.plain_columns, *(one.column for one in inputs.lists)]
-    pooled = [mean_of_lists(one, look_up(one.ids_V)).unsqueeze(1) for one in inputs.lists]
-    place_F = torch.from_numpy(np.argsort(order)).to(plain_BPD.device)
-    return torch.cat([plain_BPD, *pooled], dim=1).index_select(1, place_F)
+def rows_of_lists(rows_LD: torch.Tensor, inputs: Inputs) -> torch.Tensor:
+    """Rows (B, F, D) of all columns, with the mean row of each list; `rows_LD` are those of `Inputs.looked_up`."""
+    plain, n_rows = inputs.plain_columns, len(inputs.ids_BF)
+    sizes = [n_rows * len(plain), *(len(one.ids_V) for one in inputs.lists)]
+    own_LD, *of_lists = torch.split(rows_LD, sizes)
+    means = [_mean_row(one, rows_VD).unsqueeze(1) for one, rows_VD in zip(inputs.lists, of_lists, strict=True)]
+    order = [*plain, *(one.column for one in inputs.lists)]
+    place_F = torch.from_numpy(np.argsort(order)).to(rows_LD.device)
+    return torch.cat([own_LD.view(n_rows, len(plain), -1), *means], dim=1).index_select(1, place_F)
 
 
-def mean_of_lists(one: ListInput, rows_VD: torch.Tensor) -> torch.Tensor:
+def _mean_row(one: ListInput, rows_VD: torch.Tensor) -> torch.Tensor:
     """Mean (B, D) of the rows of each list."""
     weight_V1 = one.weight_V.to(rows_VD.dtype).unsqueeze(1)
     none_BD = rows_VD.new_zeros(len(one.starts) - 1, rows_VD.shape[1])

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from fielddep.config.factorization import LLFMConfig
 from fielddep.encoding.rows import Inputs, Layout
-from fielddep.nn.embedding import EmbeddingTable, with_lists
+from fielddep.nn.embedding import EmbeddingTable, rows_of_lists
 from fielddep.nn.interactions import sum_of_products
 from fielddep.nn.model import FieldModel, require_size
 
@@ -129,8 +129,10 @@ class LLFM(FieldModel):
 
     def _distances(self, inputs: Inputs) -> torch.Tensor:
         """Squared distances (B, M) of rows and anchors, minus |x|^2, on which gamma does not depend."""
-        plain_BPM = self.start_IM[inputs.ids_BF[:, inputs.plain_columns]]
-        start_BFM = with_lists(plain_BPM, inputs, self.start_IM.__getitem__) if inputs.lists else plain_BPM
+        if inputs.lists:
+            start_BFM = rows_of_lists(self.start_IM[inputs.looked_up()[0]], inputs)
+        else:
+            start_BFM = self.start_IM[inputs.ids_BF]
         start_BFM = start_BFM * self._values(inputs)[..., None]
         z_BFM: torch.Tensor = start_BFM + self.config.anchor_rate * self.shift(inputs)
         return self._sizes(inputs) - 2 * z_BFM.sum(dim=1)
