@@ -31,7 +31,7 @@ def rows_of(layout: Layout, n_rows: int = 12, seed: int = 0) -> EncodedRows:
         f"list{f}": Ragged.of([rng.integers(0, layout.n_ids[f], rng.integers(1, 5)).tolist() for _ in range(n_rows)])
         for f in layout.lists
     }
-    numbers = rng.normal(size=(n_rows, 1)).astype(np.float32)
+    numbers = rng.normal(size=(n_rows, len(layout.numerical))).astype(np.float32)
     target = rng.integers(0, 2, n_rows).astype(np.float32)
     return EncodedRows(layout=layout, arrays={"ids": ids, "numbers": numbers, "target": target, **lists})
 
@@ -61,8 +61,11 @@ def test_the_embedding_of_a_list_is_the_mean_of_its_values(layout):
             np.testing.assert_allclose(found[r, f], expected, rtol=1e-5, atol=1e-6)
 
 
+ONLY_LISTS = Layout(names=("tags", "history"), n_ids=(9, 7), lists=(0, 1))
+
+
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("layout", [LAYOUT, SHARED])
+@pytest.mark.parametrize("layout", [LAYOUT, SHARED, ONLY_LISTS])
 def test_order_of_values_stand_ins_and_copies_of_a_list_change_nothing(name, layout):
     rows = rows_of(layout)
     model = model_of(name, layout)
@@ -78,7 +81,7 @@ def test_order_of_values_stand_ins_and_copies_of_a_list_change_nothing(name, lay
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("layout", [LAYOUT, SHARED])
+@pytest.mark.parametrize("layout", [LAYOUT, SHARED, ONLY_LISTS])
 def test_a_step_moves_exactly_the_values_of_the_batch(name, layout):
     rows = rows_of(layout, n_rows=4)
     model = model_of(name, layout)

@@ -147,7 +147,7 @@ def rows_of_lists(rows_LD: torch.Tensor, inputs: Inputs) -> torch.Tensor:
     means = [_mean_row(one, rows_VD).unsqueeze(1) for one, rows_VD in zip(inputs.lists, of_lists, strict=True)]
     order = [*plain, *(one.column for one in inputs.lists)]
     place_F = torch.from_numpy(np.argsort(order)).to(rows_LD.device)
-    return torch.cat([own_LD.view(n_rows, len(plain), -1), *means], dim=1).index_select(1, place_F)
+    return torch.cat([own_LD.view(n_rows, len(plain), rows_LD.shape[1]), *means], dim=1).index_select(1, place_F)
 
 
 def _mean_row(one: ListInput, rows_VD: torch.Tensor) -> torch.Tensor:

@@ -118,9 +118,9 @@ def _leaks(field_encoder: FieldEncoder, groups: pl.DataFrame, target: Target, mo
 
 
 def _n_training_rows(encoder: Encoder) -> int:
-    """Training rows, from a field with one value per row; 1 if there is none."""
+    """Training rows, from the fields with one value per row; 0 if there are none."""
     plain = (c.counts for c in encoder.field_encoders if list_kind(c.field) is None)
-    return max(min((int(counts.sum()) for counts in plain), default=0), 1)  # shared values are counted more often
+    return min((int(counts.sum()) for counts in plain), default=0)  # shared values are counted more often
 
 
 def _field_facts(field_encoder: FieldEncoder, measured_R: np.ndarray, n_rows: int) -> FieldFacts:
@@ -132,12 +132,19 @@ def _field_facts(field_encoder: FieldEncoder, measured_R: np.ndarray, n_rows: in
         name=field_encoder.field.name,
         kind=_KINDS.get(field_encoder.field.numeric or field_encoder.field.kind, "category"),
         n_values=None if isinstance(codec, ScaledNumbers) else len(field_encoder.counts) - FIRST_ID,
-        missing=float(shares[MISSING_ID] if is_plain else min(field_encoder.counts[MISSING_ID] / n_rows, 1.0)),
+        missing=float(shares[MISSING_ID]) if is_plain else _missing_lists(field_encoder, measured_R, n_rows),
         rare=float(shares[RARE_ID]) if is_vocabulary else 0.0,
         unknown=float((measured_R == RARE_ID).mean()) if is_vocabulary and len(measured_R) else 0.0,
         frequent=tuple((label, float(shares[FIRST_ID + at])) for at, label in enumerate(labels)),
         example=_example(field_encoder),
     )
+
+
+def _missing_lists(field_encoder: FieldEncoder, measured_R: np.ndarray, n_rows: int) -> float:
+    """Share of training rows with an empty list; of the measured rows where that is not known."""
+    if not n_rows:
+        return float((measured_R == MISSING_ID).mean()) if len(measured_R) else 0.0
+    return min(float(field_encoder.counts[MISSING_ID] / n_rows), 1.0)
 
 
 def _example(field_encoder: FieldEncoder) -> str | None:
