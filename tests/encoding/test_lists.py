@@ -125,6 +125,10 @@ def test_one_cell_is_split_as_in_a_column(value, separator) -> None:
     assert split_value(value, "list", separator, missing_texts(["?"])) == expected
 
 
+def test_a_row_may_mix_types_in_a_list() -> None:
+    assert split_value([1, "a", None, "5.0"], "list", None, missing_texts([])) == ["1", "a", "5"]
+
+
 @settings(deadline=None, max_examples=200)
 @given(st.one_of(st.none(), st.text(max_size=12)))
 def test_one_text_is_split_as_in_a_column(value) -> None:

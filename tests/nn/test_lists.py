@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -59,6 +62,64 @@ def test_the_embedding_of_a_list_is_the_mean_of_its_values(layout):
             expected = sum(weight[offset + i] for i in ids) / len(ids)
             expected = expected * (rows.numbers_RN[r, 0] if f == 2 else 1.0)
             np.testing.assert_allclose(found[r, f], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_lists_of_one_value_are_plain_values(name):
+    plain = replace(LAYOUT, lists=())
+    rows = rows_of(plain)
+    singles = {f"list{f}": Ragged.of([[i] for i in rows.ids_RF[:, f].tolist()]) for f in LAYOUT.lists}
+    model, other = model_of(name, plain), model_of(name, LAYOUT)
+    model.start_from(rows.batch().inputs)
+    for one in (model, other):
+        one.eval()
+    other.load_state_dict(model.state_dict())
+    other.train().eval()
+    found = other.outputs(EncodedRows(layout=LAYOUT, arrays={**rows.arrays, **singles}))
+    torch.testing.assert_close(found, model.outputs(rows), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["lr", "fm", "ffm"])
+@pytest.mark.parametrize("layout", [LAYOUT, SHARED])
+@torch.no_grad()
+def test_models_add_up_values_weighted_by_one_over_the_length(name, layout):
+    rows = rows_of(layout)
+    model = model_of(name, layout)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_()
+    found = model.outputs(rows)[:, 0].tolist()
+    for r in range(len(rows)):
+        entries = [_entries(rows, r, f) for f in range(layout.n_columns)]
+        expected = float(model.bias) + sum(
+            x * float(model.first_order.weight[i, 0]) for field in entries for i, x in field
+        )
+        pairs = itertools.combinations(range(layout.n_columns), 2) if name != "lr" else ()
+        scale = 1.0
+        if name == "ffm" and model.normalize:
+            scale = 1 / (layout.n_columns - 1 + float(rows.numbers_RN[r, 0]) ** 2)
+        for a, b in pairs:
+            expected += scale * sum(
+                x * z * _product(model, name, (a, i), (b, j)) for i, x in entries[a] for j, z in entries[b]
+            )
+        assert found[r] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def _entries(rows, row, field):
+    """Joint ids and weights of a cell."""
+    layout = rows.layout
+    ids = rows.lists_R(field).to_lists()[row] if field in layout.lists else [int(rows.ids_RF[row, field])]
+    number = float(rows.numbers_RN[row, 0]) if field in layout.numerical else 1.0
+    return [(layout.offsets[field] + i, number / len(ids)) for i in ids]
+
+
+def _product(model, name, left, right):
+    """Product of the embeddings of two values, given as field and joint id; an FFM has one for each other field."""
+    (a, i), (b, j) = left, right
+    if name == "fm":
+        return float(model.embedding.weight[i] @ model.embedding.weight[j])
+    e_i, e_j = (model.embedding.weight[id_].view(*model.sizes)[:, 0] for id_ in (i, j))
+    return float(e_i[b - 1] @ e_j[a])
 
 
 ONLY_LISTS = Layout(names=("tags", "history"), n_ids=(9, 7), lists=(0, 1))

@@ -6,7 +6,7 @@ Each different cell is split once; what follows works on the values of all cells
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -90,7 +90,7 @@ def split_value(value: object, kind: ListKind, separator: str | None, missing: f
         NeedsColumnsError: only columns can handle the value exactly.
     """
     if isinstance(value, (list, tuple)):
-        if kind == "text" or not _alike(value):
+        if kind == "text":
             raise NeedsColumnsError
         return [text for text in canonical_values(value, missing) if text is not None]
     cell = canonical_values([value], missing)[0]
@@ -102,11 +102,6 @@ def split_value(value: object, kind: ListKind, separator: str | None, missing: f
         return _ASCII_WORD.findall(cell.lower())
     pieces = cell.split(LIST_SEPARATOR) if separator is None else [piece.strip(" ") for piece in cell.split(separator)]
     return [text for text in canonical_values(pieces, missing) if text is not None]
-
-
-def _alike(values: Sequence[object]) -> bool:
-    """Whether a column would hold the values as they are: numbers of one type, or texts."""
-    return len({type(value) for value in values if value is not None}) <= 1
 
 
 def list_separator(counted: pl.DataFrame, missing_values: Iterable[str]) -> tuple[str, bool] | None:
