@@ -107,11 +107,10 @@ class ListInput(NamedTuple):
         lengths_B = self.lengths_B
         return torch.repeat_interleave(torch.arange(len(lengths_B), device=lengths_B.device), lengths_B)
 
-    @property
-    def weight_V(self) -> torch.Tensor:
-        """Weight of every id in the mean of its list, float32."""
+    def weight_V(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Weight of every id in the mean of its list."""
         lengths_B = self.lengths_B
-        return torch.repeat_interleave(1.0 / lengths_B, lengths_B)
+        return torch.repeat_interleave(1.0 / lengths_B.to(dtype), lengths_B)
 
     @classmethod
     def of(cls, column: int, lists: Ragged, offset: int) -> ListInput:

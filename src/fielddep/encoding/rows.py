@@ -142,7 +142,7 @@ class Inputs(NamedTuple):
         plain = self.ids_BF[:, self.plain_columns].flatten() if self.lists else self.ids_BF.flatten()
         ones = torch.ones(len(plain), device=plain.device)
         ids = torch.cat([plain, *(one.ids_V for one in self.lists)])
-        return ids, torch.cat([ones, *(one.weight_V.square() for one in self.lists)])
+        return ids, torch.cat([ones, *(one.weight_V().square() for one in self.lists)])
 
 
 @dataclass(frozen=True, kw_only=True)

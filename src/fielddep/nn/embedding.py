@@ -152,6 +152,6 @@ def rows_of_lists(rows_LD: torch.Tensor, inputs: Inputs) -> torch.Tensor:
 
 def _mean_row(one: ListInput, rows_VD: torch.Tensor) -> torch.Tensor:
     """Mean (B, D) of the rows of each list."""
-    weight_V1 = one.weight_V.to(rows_VD.dtype).unsqueeze(1)
+    weight_V1 = one.weight_V(rows_VD.dtype).unsqueeze(1)
     none_BD = rows_VD.new_zeros(len(one.starts) - 1, rows_VD.shape[1])
     return none_BD.index_add(0, one.row_V, rows_VD * weight_V1)
