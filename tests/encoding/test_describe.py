@@ -239,3 +239,28 @@ def test_a_nested_column_that_is_left_out_can_be_described() -> None:
     summary = column(run(frame, **{"data.exclude": ["tags"]}), "tags")
     assert (summary.n_distinct, summary.examples, summary.missing_share) == (0, (), 0.0)
     assert summary.dtype == "List(Int64)"
+
+
+def test_lists_and_text_are_described_by_their_values() -> None:
+    rng = np.random.default_rng(1)
+    names = ["Action", "Comedy", "Drama", "War"]
+    cells = [list(rng.permutation(names)[: rng.integers(1, 4)]) for _ in range(N)]
+    words = [" ".join(rng.choice(["good", "bad", "food", "place", "price"], 7)) for _ in range(N)]
+    frame = table(genres=["|".join(cell) for cell in cells], typed=cells, comment=words)
+    found = run(frame)
+    for name, kind, separator in (("genres", "list", "|"), ("typed", "list", None), ("comment", "text", None)):
+        summary = column(found, name)
+        assert (summary.kind, summary.separator) == (kind, separator)
+        assert summary.n_distinct == (5 if name == "comment" else 4)
+        assert summary.warnings == ()
+    assert column(found, "genres").examples == column(found, "typed").examples
+    json.dumps(found.to_json())
+
+
+def test_a_likely_separator_is_suggested() -> None:
+    rng = np.random.default_rng(1)
+    cells = [",".join(rng.permutation(list("abcdef"))[: rng.integers(1, 4)]) for _ in range(N)]
+    (warning,) = warnings(table(tags=cells), "tags")
+    assert states(warning, "data.lists.tags")
+    assert warnings(table(tags=cells), "tags", **{"data.kinds.tags": "categorical"}) == ()
+    assert warnings(table(tags=cells), "tags", **{"data.lists.tags": ","}) == ()

@@ -5,9 +5,10 @@ import polars as pl
 import pytest
 
 from fielddep.config.settings import Config, DataConfig
-from fielddep.encoding.encoder import Encoder, UnknownReport
+from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.schema import Field, Schema
 from fielddep.encoding.target import Target
+from fielddep.encoding.unknown import UnknownReport
 from fielddep.errors import BundleError, SchemaError, UnknownValueError
 from tests.helpers import raises
 from tests.oracle.encoder import fit_encoder

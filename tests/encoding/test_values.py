@@ -95,7 +95,7 @@ def test_canonical_keeps_the_name() -> None:
     assert canonical(pl.Series("age", ["", "2.0"])).name == "age"
 
 
-@pytest.mark.parametrize("values", [[[1, 2]], [{"a": 1}], [b"x"]])
+@pytest.mark.parametrize("values", [[[[1, 2]]], [{"a": 1}], [b"x"]])
 def test_nested_columns_are_refused(values: list[object]) -> None:
     column = pl.Series("tags", values)
     with raises(SchemaError, "'tags'") as error:

@@ -137,7 +137,7 @@ def test_kept_sizes_follow_the_steps(layout):
         batch = table.batch(slice(7 * step, 7 * step + 7))
         steps.zero_grad()
         model.training_forward(batch.inputs)[0].square().mean().backward()
-        steps.step(batch.inputs.ids_BF)
+        steps.step(batch.inputs)
         model.after_step(step)
     kept = model.size_M.clone()
     model.eval()

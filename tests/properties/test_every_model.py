@@ -46,7 +46,7 @@ def learn(model: FieldModel, batch: Batch, task: str, n_steps: int, lr: float, k
         logits, penalty = model.training_forward(batch.inputs)
         loss = mean_loss(logits, batch.target_B, None, task)
         (loss if penalty is None else loss + penalty).backward()
-        steps.step(batch.inputs.ids_BF)
+        steps.step(batch.inputs)
         model.after_step(step)
     return float(loss.detach())
 
@@ -142,7 +142,7 @@ def test_weights_of_a_batch_only_move_where_it_looks(name, layout):
     before = {key: table.weight.detach().clone() for key, table in model.tables()}
     logits, penalty = model.train().training_forward(batch.inputs)
     (logits.square().mean() + (0 if penalty is None else penalty)).backward()
-    Optimizer(model, kind="adagrad", lr=0.1, l2={}).step(batch.inputs.ids_BF)
+    Optimizer(model, kind="adagrad", lr=0.1, l2={}).step(batch.inputs)
     for key, table in model.tables():
         untouched = torch.ones(len(table.weight), dtype=torch.bool)
         untouched[table.rows_of(batch.inputs.ids_BF).flatten()] = False

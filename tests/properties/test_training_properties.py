@@ -50,7 +50,7 @@ def test_one_small_batch_can_be_memorised(variant, optimizer):
         logits, penalty = model.training_forward(batch.inputs)
         loss = mean_loss(logits, batch.target_B, None, "binary")
         (loss if penalty is None else loss + penalty).backward()
-        steps.step(batch.inputs.ids_BF)
+        steps.step(batch.inputs)
     assert float(loss.detach()) < 0.05
 
 

@@ -282,7 +282,7 @@ def test_unknown_and_missing_values_of_stored_rows() -> None:
     config = Config().replace({"data.target": "good", "data.numeric": {"price": "scale"}, "data.min_count": 2})
     encoder = learned(frame, config)
     rows, plain = encoder.encode(frame)
-    assert encoder.report(rows.ids_RF) == plain
+    assert encoder.report(rows) == plain
     assert plain.unknown["word"] > 0
     assert plain.missing["word"] > 0
     assert plain.missing["price"] > 0

@@ -83,6 +83,14 @@ def test_files_may_have_other_keys(tmp_path: Path) -> None:
     assert table.to_dict(as_series=False) == {"a": ["1", "2", "5"], "b": [None, "3", None], "c": [None, None, "4"]}
 
 
+def test_a_key_with_lists_is_a_column_of_lists(tmp_path: Path) -> None:
+    written(tmp_path / "1.jsonl", '{"a": 1, "tags": "x"}\n{"a": 2}\n')
+    written(tmp_path / "2.jsonl", '{"a": 3, "tags": ["y", 5, true, null]}\n{"tags": []}\n')
+    tags = read_table(tmp_path)["tags"]
+    assert tags.dtype == pl.List(pl.String)
+    assert tags.to_list() == [["x"], None, ["y", "5", "true", None], []]
+
+
 def test_format_and_encoding_are_settings(tmp_path: Path) -> None:
     (tmp_path / "t.log").write_bytes('{"a": "é"}\n'.encode("latin-1"))
     config = DataConfig(format="ndjson", encoding="latin-1")
@@ -101,7 +109,7 @@ def test_format_and_encoding_are_settings(tmp_path: Path) -> None:
         ('{"a": NaN}', ()),
         ("[1, 2]", ()),
         ("x,y", ("x,y",)),
-        ('{"a": 1, "tags": ["x"]}', ("'tags'",)),
+        ('{"a": 1, "tags": [["x"]]}', ("'tags'",)),
         ('{"a": 1, "more": {"x": 2}}', ("'more'",)),
         ('{"a": "\0"}', ("NUL",)),
     ],

@@ -27,7 +27,7 @@ def backward(model, batch):
 def dense_twin(model):
     """The same model with dense table gradients."""
     for _, table in model.tables():
-        table.forward = lambda inputs, t=table: _dense_lookup(t, *inputs)
+        table.forward = lambda inputs, t=table: _dense_lookup(t, inputs.ids_BF, inputs.numbers_BN)
     return model
 
 
@@ -49,7 +49,7 @@ def test_equals_torch_when_every_id_is_looked_up(layout, kind):
         assert len(batch.inputs.ids_BF.unique()) == layout.n_ids_total
         ours.zero_grad()
         backward(sparse, batch)
-        ours.step(batch.inputs.ids_BF)
+        ours.step(batch.inputs)
         theirs.zero_grad()
         with kernels.forced("plain"):
             backward(dense, batch)
@@ -67,7 +67,7 @@ def test_untouched_ids_do_not_move(layout, kind):
     for _ in range(3):
         optimizer.zero_grad()
         backward(model, batch)
-        optimizer.step(batch.inputs.ids_BF)
+        optimizer.step(batch.inputs)
     touched = torch.zeros(layout.n_ids_total, dtype=torch.bool)
     touched[batch.inputs.ids_BF.flatten()] = True
     for name, table in model.tables():
@@ -85,13 +85,13 @@ def test_l2_is_the_gradient_of_the_stated_penalty(layout):
     a = Optimizer(with_l2, kind="adagrad", lr=0.1, l2={"embedding": 0.7, "first_order": 0.2})
     b = Optimizer(explicit, kind="adagrad", lr=0.1, l2={})
     backward(with_l2, batch)
-    a.step(batch.inputs.ids_BF)
+    a.step(batch.inputs)
     loss = (explicit(batch.inputs)[:, 0] - batch.target_B).square().mean()
     for l2, table in ((0.7, explicit.embedding), (0.2, explicit.first_order)):
         rows = torch.nn.functional.embedding(batch.inputs.ids_BF, table.weight, sparse=True)
         loss = loss + l2 / 2 * rows.square().sum(dim=(1, 2)).mean()
     loss.backward()
-    b.step(batch.inputs.ids_BF)
+    b.step(batch.inputs)
     for (name, p), q in zip(with_l2.named_parameters(), explicit.parameters(), strict=True):
         torch.testing.assert_close(p, q, atol=1e-6, rtol=1e-5, msg=name)
 
@@ -102,7 +102,7 @@ def test_weight_decay_shrinks_by_the_stated_factor(layout):
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
     ids = torch.tensor([[2, 7, 16, 18]])
     (model(Inputs(ids, torch.ones(1, 1))) * 0).sum().backward()
-    optimizer.step(ids)
+    optimizer.step(Inputs(ids, torch.ones(1, 1)))
     for name, weight in model.named_parameters():
         if name.startswith(("embedding.", "first_order.")):
             expected = before[name].clone()
@@ -123,7 +123,7 @@ def test_clipping_bounds_the_joint_norm(layout):
     }
     norm = torch.sqrt(sum(g.square().sum() for g in dense.values()))
     optimizer = Optimizer(model, kind="adagrad", lr=1.0, l2={}, clip_norm=0.5)
-    optimizer.step(batch.inputs.ids_BF)
+    optimizer.step(batch.inputs)
     assert norm > 0.5
     squares = sum(
         float(
@@ -159,7 +159,7 @@ def test_state_round_trip(layout):
     for _ in range(2):
         optimizer.zero_grad()
         backward(first, table.batch(slice(0, 30)))
-        optimizer.step(table.batch(slice(0, 30)).inputs.ids_BF)
+        optimizer.step(table.batch(slice(0, 30)).inputs)
     second = build(layout)
     second.load_state_dict(first.state_dict())
     copy = Optimizer(second, kind="adam", lr=0.1, l2={})
@@ -167,5 +167,5 @@ def test_state_round_trip(layout):
     for model, o in ((first, optimizer), (second, copy)):
         o.zero_grad()
         backward(model, table.batch(slice(30, 60)))
-        o.step(table.batch(slice(30, 60)).inputs.ids_BF)
+        o.step(table.batch(slice(30, 60)).inputs)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))

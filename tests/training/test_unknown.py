@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fielddep.encoding.rows import Layout
+from fielddep.encoding.ragged import Ragged
+from fielddep.encoding.rows import EncodedRows, Layout
 from fielddep.training.unknown import UnknownTraining
 from tests.conftest import random_table
 
@@ -32,6 +33,19 @@ def test_chance_follows_the_count():
     assert 0.0005 < found[2] < 0.02  # frequent value of a small field: the floor
     assert (found[6:9] > 0.0005).all()  # a field with frequent values only is trained too
     assert found[9:].max() == 0  # numbers are never hidden
+
+
+def test_values_of_lists_are_replaced_one_by_one():
+    layout = Layout(names=("a", "b", "c"), n_ids=(4, 5, 4), lists=(1, 2), shares=((2, 0),))
+    counts = [np.array([10, 0, 1000, 1]), np.array([5, 5, 1, 1, 1]), np.array([10, 0, 1000, 1])]
+    lists = {"list1": Ragged.of([[2, 3, 4, 0]] * 300), "list2": Ragged.of([[3, 3]] * 300)}
+    rows = EncodedRows(layout=layout, arrays={"ids": np.full((300, 3), 2, dtype=np.int32), **lists})
+    inputs = UnknownTraining(layout, counts, rate=1.0, seed=0)(rows.batch(), 1).inputs
+    own, shared = (one.ids_V for one in inputs.lists)
+    assert set(own[3::4].tolist()) == {4}  # an empty cell stays
+    for ids, rare in ((own[0::4], 5), (shared, 1)):
+        assert abs(float((ids == rare).float().mean()) - 0.5) < 0.1
+    assert set(shared.tolist()) == {1, 3}
 
 
 def test_zero_rate_changes_nothing():

@@ -15,10 +15,11 @@ import torch
 from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.run import resolve_bundle
 from fielddep.config.settings import DataConfig, Kind
-from fielddep.encoding.encoder import MAX_NAMES, UnknownReport, check_columns
+from fielddep.encoding.encoder import MAX_NAMES, check_columns
 from fielddep.encoding.one_row import FEW_ROWS
 from fielddep.encoding.rows import EncodedRows
 from fielddep.encoding.target import Target
+from fielddep.encoding.unknown import UnknownReport
 from fielddep.errors import SplitError
 from fielddep.nn.model import predictions
 from fielddep.store.store import PART_NAMES, Store, is_store, stored_rows

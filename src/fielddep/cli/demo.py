@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from fielddep.artifacts.run import Run
-    from fielddep.encoding.encoder import UnknownReport
+    from fielddep.encoding.unknown import UnknownReport
 
 
 def demo(out: RunOutOption = Path("demo-run"), force: ForceOption = False) -> None:

@@ -50,7 +50,7 @@ def print_description(name: str, found: TableDescription) -> None:
     rows = [
         [
             column.name,
-            column.kind,
+            f"{column.kind} ({column.separator})" if column.separator else column.kind,
             f"{column.n_distinct:,}",
             f"{column.missing_share:.1%}",
             ", ".join(f"{value} ({count:,})" for value, count in column.examples),

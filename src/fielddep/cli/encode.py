@@ -103,7 +103,7 @@ def print_store(store: Store, seconds: float | None) -> None:
     from fielddep.encoding.vocabulary import FIRST_ID
 
     layout, fields = store.layout, store.encoder.schema.fields
-    kinds = [f"{f.kind} ({f.numeric})" if f.numeric else f.kind for f in fields]
+    kinds = [f"{f.kind} ({how})" if (how := f.numeric or f.separator) else f.kind for f in fields]
     kinds += ["cross"] * len(layout.crosses)
     rows = [
         [name, kind, "-" if "scale" in kind else f"{n_ids - FIRST_ID:,}"]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fielddep.explain.curves import LearningCurve
     from fielddep.explain.dependencies import FieldDependencies
     from fielddep.explain.groups import RowGroups
+    from fielddep.explain.hiding import Effects
     from fielddep.explain.importance import FieldImportance
     from fielddep.explain.neighbours import NearestValues
     from fielddep.explain.overview import OverviewFolder, RowsOverview, TableOverview
@@ -264,7 +265,7 @@ def _print_row(overview: RowsOverview, row: int, out: Path | None) -> None:
     effects, explanation = overview.effects, overview.explanation
     effect_F = effects.effect_RF[row]
     order = sorted(range(len(effects.names)), key=lambda f: -abs(effect_F[f]))[:MAX_FIELDS]
-    lines = [[effects.names[f], effects.values[effects.names[f]][row], f"{effect_F[f]:+.4f}"] for f in order]
+    lines = [[effects.names[f], _value_text(effects, f, row), f"{effect_F[f]:+.4f}"] for f in order]
     header = ["field", "value", "effect"]
     if explanation is not None:
         header += ["mu / lambda", "strongest source"]
@@ -282,6 +283,14 @@ def _print_row(overview: RowsOverview, row: int, out: Path | None) -> None:
         console().print(
             f"refinement: dependency loss {losses[0]:.4g} -> {losses[-1]:.4g}, effect on the prediction {effect:+.4f}\n"
         )
+
+
+def _value_text(effects: Effects, position: int, row: int) -> str:
+    """The value of a field; for a list also the strongest of its values, with its own effect."""
+    name = effects.names[position]
+    spoken = effects.spoken[name][row] if name in effects.spoken else None
+    value = str(effects.values[name][row])
+    return value if spoken is None else f"{value} ({spoken.value} {spoken.effect:+.4f})"
 
 
 def print_overview(found: TableOverview, out: Path | None = None) -> None:

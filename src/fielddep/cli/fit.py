@@ -121,10 +121,11 @@ class PreparedLog(Observer):
         sizes = {name: len(prepared.parts.get(name, ())) for name in ("train", "validation", "test")}
         log(f"read {self.table}: {sum(sizes.values()):,} rows, {len(schema.fields)} fields")
         for field, field_encoder in zip(schema.fields, prepared.encoder.field_encoders, strict=True):
-            numeric = f" ({field.numeric})" if field.numeric else ""
+            how = field.numeric or field.separator
+            detail = f" ({how})" if how else ""
             unit = "bins" if field.numeric else "values"
             size = "" if field.numeric == "scale" else f", {len(field_encoder.counts) - FIRST_ID:,} {unit}"
-            log(f"  {field.name}: {field.kind}{numeric}{size}")
+            log(f"  {field.name}: {field.kind}{detail}{size}")
         if prepared.encoder.crosses:
             log(f"  crosses of two fields: {', '.join(prepared.encoder.layout.names[len(schema.fields) :])}")
         classes = f", {len(prepared.target.classes)} classes" if prepared.target.classes else ""

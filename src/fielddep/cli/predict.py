@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from fielddep.artifacts.predictor import Predictor
     from fielddep.config.settings import DataConfig
-    from fielddep.encoding.encoder import UnknownReport
+    from fielddep.encoding.unknown import UnknownReport
 
 Write = Callable[[Path, "Iterator[pl.DataFrame]"], None]
 

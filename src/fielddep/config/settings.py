@@ -29,7 +29,7 @@ else:
     import tomli as tomllib
 
 Task = Literal["auto", "binary", "multiclass", "regression"]
-Kind = Literal["categorical", "numerical", "both", "date"]
+Kind = Literal["categorical", "numerical", "both", "date", "list", "text"]
 Numeric = Literal["scale", "quantile", "log2"]
 
 V = TypeVar("V")
@@ -60,13 +60,21 @@ class DataConfig:
     exclude: tuple[str, ...] = setting((), "columns not to use")
     kinds: dict[str, Kind] = setting(
         {},
-        "kind of a column, where the inferred one is wrong: categorical, numerical, both (ids and numbers) or date",
+        "kind of a column, where the inferred one is wrong: categorical, numerical, both (ids and numbers), date, list "
+        "or text",
     )
     date_formats: dict[str, str] = setting(
         {},
         "format of the dates in a column, as strptime of Python or Polars has it, such as %d.%m.%Y; for dates that are "
         "not recognised, such as 20240131, and where day and month could be exchanged",
     )
+    lists: dict[str, str] = setting(
+        {}, "fields whose cells hold several values, and the separator between them, such as {genres = '|'}"
+    )
+    shares: dict[str, str] = setting(
+        {}, "fields that share the values and embeddings of another field, such as {history = 'item'}"
+    )
+    text_words: int = setting(20_000, "most words of a text field with embeddings of their own", at_least=1)
     numeric: Numeric | dict[str, Numeric] = setting(
         "quantile",
         "how numerical fields are encoded: scale (standardised value x vector), quantile (bins of equal mass) or "

@@ -18,9 +18,12 @@ import polars as pl
 from fielddep.config.metrics import KnownTask
 from fielddep.config.settings import Config
 from fielddep.encoding.dates import is_guess, read_times
+from fielddep.encoding.field import list_kind, text_counts
+from fielddep.encoding.lists import list_separator
+from fielddep.encoding.measures import add_halves
 from fielddep.encoding.numbers import Moments
-from fielddep.encoding.schema import Plan, check_column_names, plan_fields, skip_reason
-from fielddep.encoding.target import ClassLabel, Target, infer_target
+from fielddep.encoding.schema import Plan, candidate_names, check_column_names, choose_kind, plan_field, skip_reason
+from fielddep.encoding.target import ClassLabel, Target, infer_target, target_score
 from fielddep.encoding.values import NUMBER_MISSING, as_number, canonical, distinct_values, shorten, try_numbers
 from fielddep.wording import listing
 
@@ -141,11 +144,12 @@ class FieldSummary:
     Attributes:
         name: the column.
         dtype: its type in the table.
-        kind: categorical, numerical, date with the parts that are used, target, weight or left out.
-        n_distinct: different values, not counting missing.
+        kind: categorical, numerical, both, date with the parts that are used, list, text, target, weight or left out.
+        n_distinct: different values, not counting missing; of lists and text, those in the cells.
         missing_share: share of rows without a value.
         examples: the most frequent values, each with its count.
         warnings: what a user should check.
+        reason: why it has this kind, in one word; empty for a column that is no field.
     """
 
     name: str
@@ -155,6 +159,9 @@ class FieldSummary:
     missing_share: float
     examples: tuple[tuple[str, int], ...]
     warnings: tuple[str, ...] = ()
+    separator: str | None = None
+    reason: str = ""
+    """What stands between the values of a list that is given as text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,12 +189,33 @@ def describe(table: pl.DataFrame, config: Config) -> TableDescription:
     if data.target is not None:
         target = infer_target(table[data.target], data.task, data.missing_values)
         target_values = _target_numbers(table[data.target], target, data.missing_values)
-    planned = plan_fields(table, config)
+    counted = {name: _counted(table[name], target, target_values) for name in candidate_names(table.columns, config)}
+    planned = {name: plan_field(name, values, data) for name, values in counted.items()}
+    reasons = {name: choose_kind(name, values, data).reason for name, values in counted.items()}
     return TableDescription(
         n_rows=len(table),
         target=None if target is None or target_values is None else _summarise_target(target, target_values),
-        columns=tuple(_summarise(column, config, planned, target, target_values) for column in table.iter_columns()),
+        columns=tuple(
+            _summarise(column, config, planned, reasons.get(column.name, ""), target, target_values)
+            for column in table.iter_columns()
+        ),
     )
+
+
+def _counted(column: pl.Series, target: Target | None, target_values: pl.Series | None) -> pl.DataFrame:
+    """Different values of a column with the targets of their rows, which may decide its kind."""
+    counted = distinct_values(column)
+    if target is None or target_values is None:
+        return counted
+    return add_halves(counted, column, target_score(target)(_standardised(target_values, target)))
+
+
+def _standardised(target_values: pl.Series, target: Target) -> Floats:
+    values: Floats = target_values.to_numpy().astype(np.float64)
+    if target.task != "regression":
+        return values
+    moments = Moments.of(values)
+    return (values - moments.mean) / moments.std
 
 
 def _target_numbers(column: pl.Series, target: Target, missing_values: Iterable[str]) -> pl.Series:
@@ -212,6 +240,7 @@ def _summarise(
     column: pl.Series,
     config: Config,
     planned: Mapping[str, Plan],
+    reason: str,
     target: Target | None,
     target_values: pl.Series | None,
 ) -> FieldSummary:
@@ -236,7 +265,7 @@ def _summarise(
     if kind not in ("target", "weight"):
         warnings = _warnings(values, plan, missing_share)
         if plan is not None:
-            warnings += _missing_hint(counted, len(column))
+            warnings += _missing_hint(counted, len(column)) + _list_hint(raw, plan, config)
         warnings += _date_hint(raw["value"], plan, config)
         if target is not None and target_values is not None:
             share = most_frequent_share(target_values)
@@ -244,13 +273,29 @@ def _summarise(
                 warnings.append(f"suspected leak: it alone determines the target {target.name!r}")
             elif 0 < missing_share < 1 and follows_target(canonical(column, missing).is_not_null(), target_values):
                 warnings.append(f"suspected leak: whether it is empty goes with the target {target.name!r}")
+    field = plan[0] if isinstance(plan, tuple) else None
+    if field is not None and list_kind(field) is not None:
+        in_cells = text_counts(field, raw, config.data.missing_values).drop_nulls("value")
+        counted = in_cells.group_by("value").agg(pl.col("n").sum())
     return replace(
         summary,
         n_distinct=len(counted),
         missing_share=missing_share,
         examples=_examples(counted),
         warnings=tuple(warnings),
+        separator=None if field is None else field.separator,
+        reason=reason,
     )
+
+
+def _list_hint(raw: pl.DataFrame, plan: Plan, config: Config) -> list[str]:
+    """A hint at a separator, where a list is likely but not clear."""
+    if isinstance(plan, str) or plan[0].kind != "categorical" or plan[0].column in config.data.kinds:
+        return []
+    found = list_separator(raw, config.data.missing_values)
+    if found is None:
+        return []
+    return [f"its cells may be lists of values: if so, set data.lists.{plan[0].column} = {found[0]!r}"]
 
 
 def _examples(counted: pl.DataFrame) -> tuple[tuple[str, int], ...]:
@@ -295,7 +340,8 @@ def _warnings(values: pl.DataFrame, plan: Plan | None, missing_share: float) -> 
     elif missing_share > _HIGH_MISSING:
         found.append(f"{missing_share:.0%} of its values are missing")
     longest = values["value"].str.len_chars().max()
-    if isinstance(longest, int) and longest > _LONG_VALUE:
+    is_text = isinstance(plan, tuple) and plan[0].kind == "text"
+    if isinstance(longest, int) and longest > _LONG_VALUE and not is_text:
         found.append(f"its longest value has {longest} characters")
     return found
 

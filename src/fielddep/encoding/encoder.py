@@ -19,13 +19,26 @@ import polars as pl
 
 from fielddep.encoding.coded import CodedTable
 from fielddep.encoding.crosses import CROSS_PREFIX, Cross, cross_name
-from fielddep.encoding.field import Codec, EncodedField, FieldCells, FieldEncoder, RowCells
+from fielddep.encoding.field import Codec, EncodedField, FieldCells, FieldEncoder, RowCells, list_kind
 from fielddep.encoding.measures import Measure
 from fielddep.encoding.numbers import QuantileBins, ScaledNumbers
 from fielddep.encoding.one_row import is_plain
-from fielddep.encoding.rows import IDS, MEASURES, NUMBERS, TARGET, WEIGHT, Array, EncodedRows, Layout
+from fielddep.encoding.ragged import Ragged
+from fielddep.encoding.rows import (
+    IDS,
+    MEASURES,
+    NUMBERS,
+    TARGET,
+    WEIGHT,
+    Array,
+    EncodedRows,
+    Layout,
+    RowArray,
+    list_name,
+)
 from fielddep.encoding.schema import Field, Schema
 from fielddep.encoding.target import Target
+from fielddep.encoding.unknown import UnknownReport, best_ids
 from fielddep.encoding.values import as_number, canonical
 from fielddep.encoding.vocabulary import FRAME_SCHEMA, MISSING_ID, RARE_ID, Vocabulary
 from fielddep.errors import BundleError, SchemaError
@@ -36,36 +49,7 @@ Numbers = npt.NDArray[np.float32]
 
 MAX_NAMES = 5
 """Columns that an error names."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnknownReport:
-    """How many values of each field were unknown or missing in encoded rows.
-
-    Unknown means not in the vocabulary: never seen in training, or in fewer than `min_count` rows.
-    """
-
-    n_rows: int
-    unknown: dict[str, int]
-    missing: dict[str, int]
-
-    @property
-    def unknown_shares(self) -> dict[str, float]:
-        """Share of rows with an unknown value, per field."""
-        return {name: count / max(self.n_rows, 1) for name, count in self.unknown.items()}
-
-    @property
-    def missing_shares(self) -> dict[str, float]:
-        """Share of rows with a missing value, per field."""
-        return {name: count / max(self.n_rows, 1) for name, count in self.missing.items()}
-
-    def merge(self, other: UnknownReport) -> UnknownReport:
-        """The report of both sets of rows together."""
-        return UnknownReport(
-            n_rows=self.n_rows + other.n_rows,
-            unknown={name: count + other.unknown[name] for name, count in self.unknown.items()},
-            missing={name: count + other.missing[name] for name, count in self.missing.items()},
-        )
+_NO_LISTS = Ragged.of([])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,6 +85,10 @@ class Encoder:
             binned=tuple(f for f, field in enumerate(self.schema.fields) if field.kind == "numerical"),
             related=self.related,
             counts=self.counts,
+            lists=tuple(f for f, field in enumerate(self.schema.fields) if list_kind(field) is not None),
+            shares=tuple(
+                (f, names.index(field.shares)) for f, field in enumerate(self.schema.fields) if field.shares is not None
+            ),
         )
 
     @cached_property
@@ -169,24 +157,25 @@ class Encoder:
         check_columns(row, self.schema.columns)
         cells, columns = RowCells(row, self.missing_values), []
         for field_encoder in self.field_encoders:
-            plain = is_plain(row[field_encoder.field.column])
+            plain = _is_plain_cell(row[field_encoder.field.column])
             column = field_encoder.encode_values([cells.of(field_encoder.field)]) if plain else None
             if column is None or (column.n_unknown and self.handle_unknown == "error"):
                 return None
             columns.append(column)
         return EncodedRows(layout=self.layout, arrays=self._join(columns, 1))
 
-    def _join(self, columns: Sequence[EncodedField], n_rows: int) -> dict[str, Array]:
+    def _join(self, columns: Sequence[EncodedField], n_rows: int) -> dict[str, RowArray]:
         """The arrays of all fields, with the ids of the crosses."""
         ids_RF = np.empty((n_rows, len(columns) + len(self.crosses)), dtype=np.int32)
         for position, column in enumerate(columns):
             ids_RF[:, position] = column.ids
         for position, cross in enumerate(self.crosses, start=len(columns)):
             ids_RF[:, position] = cross.encode(ids_RF)
+        arrays: dict[str, RowArray] = {IDS: ids_RF}
         numbers = [column.numbers for column in columns if column.numbers is not None]
         measures = [column.measures for column in columns if column.measures is not None]
-        optional = {NUMBERS: numbers, MEASURES: measures}
-        return {IDS: ids_RF, **{name: np.stack(found, axis=1) for name, found in optional.items() if found}}
+        arrays |= {name: np.stack(found, axis=1) for name, found in ((NUMBERS, numbers), (MEASURES, measures)) if found}
+        return arrays | {list_name(f): column.lists for f, column in enumerate(columns) if column.lists is not None}
 
     def _target_arrays(self, table: pl.DataFrame, first_row: int) -> dict[str, Array]:
         """The arrays of the target and, if the schema has one, of the weight."""
@@ -200,12 +189,16 @@ class Encoder:
         return {TARGET: targets, WEIGHT: _encode_weights(table[weight], self.missing_values, first_row)}
 
     def decode(self, encoded: EncodedRows) -> pl.DataFrame:
-        """Values of encoded rows: canonical texts, intervals of bins, numbers; null for missing."""
+        """Values of encoded rows: canonical texts, intervals of bins, numbers, joined lists; null for missing."""
         ids_RF, numbers_RN = encoded.ids_RF, encoded.numbers_RN
         position = {f: n for n, f in enumerate(encoded.layout.numerical)}
         return pl.DataFrame(
             [
-                field_encoder.decode(ids_RF[:, f], numbers_RN[:, position[f]] if f in position else None)
+                field_encoder.decode(
+                    ids_RF[:, f],
+                    numbers_RN[:, position[f]] if f in position else None,
+                    encoded.lists_R(f) if f in encoded.layout.lists else None,
+                )
                 for f, field_encoder in enumerate(self.field_encoders)
             ]
         )
@@ -236,7 +229,11 @@ class Encoder:
 
     def vocabulary_frame(self) -> pl.DataFrame:
         """All vocabularies in one frame: field, value, id (local), count."""
-        parts = {c.field.name: c.codec.to_frame() for c in self.field_encoders if isinstance(c.codec, Vocabulary)}
+        parts = {
+            c.field.name: c.codec.to_frame()
+            for c in self.field_encoders
+            if isinstance(c.codec, Vocabulary) and c.field.shares is None
+        }
         # A cross is named by its number, because a column may be called "month x day" too.
         parts |= {f"{CROSS_PREFIX}{n}": cross.to_frame() for n, cross in enumerate(self.crosses)}
         frames = [part.insert_column(0, pl.lit(name).alias("field")) for name, part in parts.items()]
@@ -272,17 +269,18 @@ class Encoder:
         )
         return replace(encoder, crosses=_read_crosses(state.get("crosses", []), parts, encoder.layout.n_ids))
 
-    def report(self, ids_RF: Ids) -> UnknownReport:
+    def report(self, rows: EncodedRows) -> UnknownReport:
         """Unknown and missing values of encoded rows; values that were rare in training count as unknown."""
         unknown, missing = {}, {}
         for f, field_encoder in enumerate(self.field_encoders):
             name, codec = field_encoder.field.name, field_encoder.codec
-            n_missing = int((ids_RF[:, f] == MISSING_ID).sum())
-            n_rare = 0 if isinstance(codec, ScaledNumbers) else int((ids_RF[:, f] == RARE_ID).sum())
+            ids_R = best_ids(rows, f)
+            n_missing = int((ids_R == MISSING_ID).sum())
+            n_rare = 0 if isinstance(codec, ScaledNumbers) else int((ids_R == RARE_ID).sum())
             # A number is never unknown: the rare id of bins means missing if training rows had none missing.
             is_bins = isinstance(codec, QuantileBins)
             unknown[name], missing[name] = (0, n_missing + n_rare) if is_bins else (n_rare, n_missing)
-        return UnknownReport(n_rows=len(ids_RF), unknown=unknown, missing=missing)
+        return UnknownReport(n_rows=len(rows), unknown=unknown, missing=missing)
 
     def _report(self, columns: list[EncodedField], n_rows: int) -> UnknownReport:
         names = self.schema.field_names
@@ -291,6 +289,10 @@ class Encoder:
             unknown={name: column.n_unknown for name, column in zip(names, columns, strict=True)},
             missing={name: column.n_missing for name, column in zip(names, columns, strict=True)},
         )
+
+
+def _is_plain_cell(value: object) -> bool:
+    return all(map(is_plain, value)) if isinstance(value, (list, tuple)) else is_plain(value)
 
 
 def _read_crosses(
@@ -306,15 +308,15 @@ def _read_crosses(
 
 
 def _codec(field: Field, numeric: Mapping[str, Any], frames: Mapping[str, pl.DataFrame], keep_rare: bool) -> Codec:
-    is_numeric = field.numeric in ("scale", "quantile")
-    if field.name not in (numeric if is_numeric else frames):
+    is_numeric, name = field.numeric in ("scale", "quantile"), field.shares or field.name
+    if name not in (numeric if is_numeric else frames):
         part = "encoder state" if is_numeric else "vocabulary"
-        raise BundleError(f"the {part} lacks field {field.name!r} of the schema; save the model again")
+        raise BundleError(f"the {part} lacks field {name!r} of the schema; save the model again")
     if field.numeric == "scale":
-        return ScaledNumbers.from_json(numeric[field.name])
+        return ScaledNumbers.from_json(numeric[name])
     if field.numeric == "quantile":
-        return QuantileBins.from_json(numeric[field.name])
-    return Vocabulary.from_frame(frames[field.name].drop("field"), keep_rare=keep_rare)
+        return QuantileBins.from_json(numeric[name])
+    return Vocabulary.from_frame(frames[name].drop("field"), keep_rare=keep_rare)
 
 
 def bad_weight(name: str, row: int) -> SchemaError:
@@ -383,12 +385,13 @@ class ColumnTables:
         self.target = TargetCodec(table, encoder.schema.target).encode
         self._weights = self._weight_table()
 
-    def arrays(self, start: int, stop: int, threads: Executor) -> dict[str, Array]:
+    def arrays(self, start: int, stop: int, threads: Executor) -> dict[str, RowArray]:
         """All arrays of a store but the parts."""
         layout, n_fields = self.encoder.layout, len(self._names)
         ids_RF = np.empty((stop - start, layout.n_columns), dtype=np.int32)
         numbers_RN = np.empty((stop - start, len(layout.numerical)), dtype=np.float32)
         measures_RM = np.empty((stop - start, len(layout.measured)), dtype=np.float32)
+        lists: dict[str, RowArray] = dict.fromkeys(map(list_name, layout.lists), _NO_LISTS)
 
         def fill(f: int) -> None:
             ids, numbers, measures = self._encode(f, start, stop)
@@ -397,11 +400,19 @@ class ColumnTables:
                 numbers_RN[:, layout.numerical.index(f)] = numbers
             if measures is not None:
                 measures_RM[:, layout.measured.index(f)] = measures
+            if f in layout.lists:
+                lists[list_name(f)] = self._lists(f, start, stop)
 
         list(threads.map(fill, range(n_fields)))
         for position, cross in enumerate(self.encoder.crosses, start=n_fields):
             ids_RF[:, position] = cross.encode(ids_RF)
-        arrays = {IDS: ids_RF, NUMBERS: numbers_RN, MEASURES: measures_RM, TARGET: self.target(start, stop)}
+        arrays: dict[str, RowArray] = {
+            IDS: ids_RF,
+            NUMBERS: numbers_RN,
+            MEASURES: measures_RM,
+            **lists,
+            TARGET: self.target(start, stop),
+        }
         weight = self.encoder.schema.weight
         return arrays if weight is None else {**arrays, WEIGHT: self._weight(weight, start, stop)}
 
@@ -424,6 +435,11 @@ class ColumnTables:
         codes = self.table.codes(name, start, stop)
         numbers, measures = (None if a is None else np.take(a, codes) for a in (table.numbers, table.measures))
         return np.take(table.ids, codes), numbers, measures
+
+    def _lists(self, f: int, start: int, stop: int) -> Ragged:
+        table = self._fields[f]
+        assert table is not None and table.lists is not None
+        return table.lists.take(self.table.codes(self._names[f], start, stop))
 
     def _is_numbers(self, name: str) -> bool:
         return self.table.columns[name].mode == "numbers"

@@ -12,6 +12,7 @@ import polars as pl
 
 from fielddep.config.settings import DataConfig, for_field
 from fielddep.encoding.dates import Times, read_times
+from fielddep.encoding.lists import ListKind, SplitCells, split_cells, split_value
 from fielddep.encoding.measures import Measure, ValueTargets, lenient_numbers
 from fielddep.encoding.numbers import (
     Moments,
@@ -24,12 +25,16 @@ from fielddep.encoding.numbers import (
 )
 from fielddep.encoding.one_date import Moment, read_time
 from fielddep.encoding.one_row import NeedsColumnsError, canonical_values, missing_texts, number_values
+from fielddep.encoding.ragged import Ragged, starts_of
 from fielddep.encoding.schema import Field
 from fielddep.encoding.values import NUMBER_MISSING, as_number, canonical
-from fielddep.encoding.vocabulary import FIRST_ID, MISSING_ID, Vocabulary
+from fielddep.encoding.vocabulary import FIRST_ID, MISSING_ID, RARE_ID, Vocabulary
 from fielddep.errors import UnknownValueError
 
 Codec = Vocabulary | ScaledNumbers | QuantileBins
+
+MIN_WORD_COUNT = 2
+"""Rarer words of a text share the rare id, unless `data.min_count` names the field."""
 
 
 class FieldCells:
@@ -79,13 +84,18 @@ class RowCells:
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedField:
-    """One encoded column; `numbers` only for a field given as `value x vector`, `measures` for a measured one."""
+    """One encoded column; of lists, `n_unknown` counts those without any known value.
+
+    Only a field given as `value x vector` has `numbers`, only lists and text have `lists`, only a measured field has
+    `measures`.
+    """
 
     ids: npt.NDArray[np.int32]
     numbers: npt.NDArray[np.float32] | None
     n_unknown: int
     n_missing: int
     measures: npt.NDArray[np.float32] | None = None
+    lists: Ragged | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,7 +104,7 @@ class FieldEncoder:
 
     Attributes:
         field: name and kind.
-        codec: vocabulary (categorical and log2 fields), scale or bins.
+        codec: vocabulary (categorical and log2 fields, lists and text), scale or bins.
         missing_values: texts that mean missing in the column of the field.
         measure: scale of the numbers that a model sees next to the ids; None if it sees none.
     """
@@ -130,9 +140,9 @@ class FieldEncoder:
                 n_bins = config.n_bins or _best_n_bins(trained, numbers)
                 codec = QuantileBins.from_counts(distinct, counts, n_missing, n_bins)
         else:
-            counted = trained if counted is None else counted
-            texts = field_texts(field, counted["value"].alias(field.name), missing)
-            codec = learn_vocabulary(field, counted.with_columns(value=texts), config)
+            codec = learn_vocabulary(
+                field, text_counts(field, trained if counted is None else counted, missing), config
+            )
         return cls(field=field, codec=codec, missing_values=config.missing_values, measure=measure)
 
     @property
@@ -161,12 +171,27 @@ class FieldEncoder:
                 return few
         if not isinstance(self.codec, Vocabulary):
             return self._encode_numbers(as_number(column, self._missing, first_row=first_row).to_numpy())
+        if list_kind(self.field) is not None:
+            return self._encode_lists(column, self.codec, first_row, refuse_unknown=refuse_unknown)
         texts = field_texts(self.field, column, self._missing, first_row=first_row)
         ids, n_unknown = self.codec.encode(texts)
         if n_unknown and refuse_unknown:
-            raise self._unknown_error(texts, self.codec, first_row)
+            raise self._unknown_error(texts, self.codec, first_row + self.codec.unknown_rows(texts))
         measures = None if self.measure is None else self.measure.encode(lenient_numbers(column, self._missing))
         return EncodedField(ids=ids, numbers=None, n_unknown=n_unknown, n_missing=texts.null_count(), measures=measures)
+
+    def _encode_lists(
+        self, column: pl.Series, vocabulary: Vocabulary, first_row: int, *, refuse_unknown: bool
+    ) -> EncodedField:
+        kind = list_kind(self.field)
+        assert kind is not None
+        cells = split_cells(column, kind, self.field.separator, self.missing_values)
+        ids_V, n_unknown = vocabulary.encode(cells.values)
+        if n_unknown and refuse_unknown and kind == "list":
+            unknown = vocabulary.unknown_rows(cells.values)
+            rows = np.searchsorted(cells.offsets, unknown, side="right") - 1
+            raise self._unknown_error(cells.values, vocabulary, first_row + rows)
+        return encoded_lists(ids_V, cells.lengths, vocabulary)
 
     def encode_values(self, values: Sequence[object]) -> EncodedField | None:
         """The same for Python values; None if only the columns of `encode` can handle one of them exactly."""
@@ -175,6 +200,8 @@ class FieldEncoder:
         try:
             if not isinstance(self.codec, Vocabulary):
                 return self._encode_numbers(number_values(values, self._missing_texts))
+            if list_kind(self.field) is not None:
+                return self._encode_few_lists(values, self.codec)
             texts = canonical_values(values, self._missing_texts)
             numbers = None if self.measure is None else number_values(values, self._missing_numbers)
         except NeedsColumnsError:
@@ -197,6 +224,15 @@ class FieldEncoder:
     def _missing(self) -> tuple[str, ...]:
         return field_missing(self.field, self.missing_values)
 
+    def _encode_few_lists(self, values: Sequence[object], vocabulary: Vocabulary) -> EncodedField | None:
+        kind = list_kind(self.field)
+        assert kind is not None
+        cells = [split_value(value, kind, self.field.separator, self._missing_texts) for value in values]
+        ids_V, n_unknown = vocabulary.encode_few([text for cell in cells for text in cell])
+        if n_unknown and vocabulary.rare is not None:
+            return None  # it may have to be refused
+        return encoded_lists(ids_V, np.array([len(cell) for cell in cells]), vocabulary)
+
     @cached_property
     def _missing_texts(self) -> frozenset[str]:
         if isinstance(self.codec, Vocabulary):
@@ -207,8 +243,17 @@ class FieldEncoder:
     def _missing_numbers(self) -> frozenset[str]:
         return missing_texts((*self._missing, *NUMBER_MISSING))
 
-    def decode(self, ids: npt.NDArray[np.int32], numbers: npt.NDArray[np.float32] | None) -> pl.Series:
-        """Values of local ids: text, an interval or a number; null for missing."""
+    def decode(
+        self, ids: npt.NDArray[np.int32], numbers: npt.NDArray[np.float32] | None, lists: Ragged | None = None
+    ) -> pl.Series:
+        """Values of local ids: text, an interval, a number, or the values of a list joined; null for missing."""
+        if lists is not None:
+            missing = pl.Series(lists.values[lists.offsets[:-1]] == MISSING_ID)
+            return (
+                pl.select(pl.when(~missing).then(joined_labels(self.labels(), lists)))
+                .to_series()
+                .alias(self.field.name)
+            )
         if isinstance(self.codec, ScaledNumbers):
             assert numbers is not None
             return self.codec.decode(ids, numbers).alias(self.field.name)
@@ -225,19 +270,23 @@ class FieldEncoder:
 
     def cell_texts(self, column: pl.Series, cells: pl.Series) -> pl.Series:
         """Canonical texts of the field's column; null where this field, given its cells, treats them as missing."""
+        kind = list_kind(self.field)
+        if kind == "list":
+            return _joined(split_cells(column, kind, self.field.separator, self.missing_values)).alias(self.field.name)
         texts = canonical(column, self.missing_values).alias(self.field.name)
         if self.field.numeric is None and self.field.part is None:
             return texts
         known = (cells if self.field.part else as_number(cells, self.missing_values)).is_not_null()
         return pl.select(pl.when(known).then(texts)).to_series().alias(self.field.name)
 
-    def _unknown_error(self, texts: pl.Series, vocabulary: Vocabulary, first_row: int) -> UnknownValueError:
-        rows = vocabulary.unknown_rows(texts)
-        unknown = texts.gather(rows).unique(maintain_order=True).head(5)
+    def _unknown_error(
+        self, texts: pl.Series, vocabulary: Vocabulary, rows: npt.NDArray[np.int64]
+    ) -> UnknownValueError:
+        unknown = texts.gather(vocabulary.unknown_rows(texts)).unique(maintain_order=True).head(5)
         values = [value[:80] for value in (log2_intervals(unknown) if self.field.numeric == "log2" else unknown)]
         return UnknownValueError(
             f"field {self.field.name!r} must hold values seen in training; it holds {len(rows)} unknown, such as "
-            f"{', '.join(map(repr, values))}, the first in row {first_row + int(rows[0])} (counted from 0). Correct "
+            f"{', '.join(map(repr, values))}, the first in row {int(rows[0])} (counted from 0). Correct "
             "them, or set data.handle_unknown = 'rare' to accept them"
         )
 
@@ -261,15 +310,73 @@ def field_missing(field: Field, missing_values: tuple[str, ...]) -> tuple[str, .
     return missing_values if field.part is None else ()
 
 
+def list_kind(field: Field) -> ListKind | None:
+    """How the cells of a field are split; None if they hold one value each."""
+    return field.kind if field.kind in ("list", "text") else None
+
+
+def text_counts(field: Field, counted: pl.DataFrame, missing_values: tuple[str, ...]) -> pl.DataFrame:
+    """Texts that a vocabulary counts (value), null for missing, and the rows of each (n), from those of cells."""
+    kind, column = list_kind(field), counted["value"].alias(field.name)
+    if kind is None:
+        return counted.select(field_texts(field, column, missing_values).alias("value"), pl.col("n").cast(pl.Int64))
+    cells = split_cells(column, kind, field.separator, missing_values)
+    n_rows, lengths = counted["n"].to_numpy(), cells.lengths
+    known = pl.DataFrame({"value": cells.values, "n": np.repeat(n_rows, lengths).astype(np.int64)})
+    empty = pl.DataFrame({"value": [None], "n": [int(n_rows[lengths == 0].sum())]}, schema=known.schema)
+    return pl.concat([known, empty])
+
+
+def encoded_lists(ids_V: npt.NDArray[np.int32], lengths: npt.NDArray[np.int64], vocabulary: Vocabulary) -> EncodedField:
+    """Lists of the ids of values; an empty one gets the id of a missing value, and `ids` the stand-ins of all."""
+    missing_id = MISSING_ID if vocabulary.has_missing else RARE_ID
+    empty = lengths == 0
+    # Inserted before the first value of the next list, in which place the empty list is.
+    filled = np.insert(ids_V, np.cumsum(lengths)[empty], missing_id).astype(np.int32)
+    lists = Ragged(filled, starts_of(np.maximum(lengths, 1)))
+    no_known = np.zeros(len(lists), dtype=np.bool_)
+    if len(lists):
+        no_known = np.maximum.reduceat(filled, lists.offsets[:-1]) < FIRST_ID
+    return EncodedField(
+        ids=stand_ins(lists),
+        numbers=None,
+        n_unknown=int((no_known & ~empty).sum()),
+        n_missing=int(empty.sum()),
+        lists=lists,
+    )
+
+
+def stand_ins(lists: Ragged) -> npt.NDArray[np.int32]:
+    """The column of ids of a list field: the only id of each list, and the rare id where there are several."""
+    return np.where(lists.lengths == 1, lists.values[lists.offsets[:-1]], RARE_ID).astype(np.int32)
+
+
+def joined_labels(labels: pl.Series, lists: Ragged) -> pl.Series:
+    """The labels of each list of ids, joined by commas."""
+    return _joined(SplitCells(values=labels.gather(lists.values), offsets=lists.offsets))
+
+
+def _joined(cells: SplitCells) -> pl.Series:
+    """The values of each cell, joined by commas; null for none."""
+    frame = pl.DataFrame({"cell": np.repeat(np.arange(len(cells.lengths)), cells.lengths), "value": cells.values})
+    joined = frame.group_by("cell").agg(pl.col("value").str.join(", "))
+    every = pl.DataFrame({"cell": np.arange(len(cells.lengths))})
+    return every.join(joined, on="cell", how="left", maintain_order="left")["value"]
+
+
 def learn_vocabulary(field: Field, counted: pl.DataFrame, config: DataConfig) -> Vocabulary:
     """The vocabulary of texts (value), null for missing, and the rows of each (n)."""
+    min_count, is_text = for_field(config.min_count, field.column, 1), field.kind == "text"
+    if is_text and not (isinstance(config.min_count, Mapping) and field.name in config.min_count):
+        min_count = max(min_count, MIN_WORD_COUNT)
     known = counted.filter(pl.col("value").is_not_null())
     return Vocabulary.from_counts(
         known["value"],
         known["n"],
         int(counted["n"].sum()) - int(known["n"].sum()),
-        for_field(config.min_count, field.column, 1),
+        min_count,
         keep_rare=config.handle_unknown == "error",
+        max_values=config.text_words if is_text else None,
     )
 
 

@@ -24,8 +24,8 @@ from fielddep.encoding.coded import DEFAULT_SIZES, Array, Cells, CodedColumn, Co
 from fielddep.encoding.dates import find_format, is_date_type, read_times, time_numbers
 from fielddep.encoding.kinds import infer_kind
 from fielddep.encoding.schema import candidate_names, known_kind, may_skip, skip_reason
-from fielddep.encoding.values import as_number, canonical, first_not_a_number
-from fielddep.errors import SplitError
+from fielddep.encoding.values import LIST_SEPARATOR, as_number, canonical, first_not_a_number, is_list
+from fielddep.errors import SchemaError, SplitError
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,9 @@ class Dictionary:
 
 
 def to_text(column: pl.Series) -> pl.Series:
-    """A text of every value from which `from_text` restores the value, bit by bit."""
+    """A text of every value from which `from_text` restores the value, bit by bit; those of a list are canonical."""
+    if is_list(column.dtype):
+        return canonical(column, ())
     plain = column
     if column.dtype == pl.Boolean:
         plain = column.cast(pl.UInt8)
@@ -77,6 +79,8 @@ def from_text(texts: pl.Series, dtype: pl.DataType) -> pl.Series:
     """Values of the texts that `to_text` gave for a column of this type."""
     if dtype == pl.Null:
         return pl.Series(texts.name, [None] * len(texts), dtype=pl.Null)
+    if is_list(dtype):
+        return texts.str.split(LIST_SEPARATOR)
     plain = texts
     if dtype == pl.Boolean:
         plain = texts.cast(pl.UInt8)
@@ -240,7 +244,7 @@ def needed_columns(schema: pl.Schema, config: Config) -> list[str]:
     """Columns that must be read, in the order of the table.
 
     Raises:
-        SchemaError: for a column of lists, structs or bytes.
+        SchemaError: for a column of structs or bytes, or lists that are not a field.
     """
     wanted = {config.data.target, config.data.weight, *candidate_names(schema.names(), config)}
     if config.split.method in ("group", "time", "column"):
@@ -248,6 +252,10 @@ def needed_columns(schema: pl.Schema, config: Config) -> list[str]:
     names = [name for name in schema.names() if name in wanted]
     for name in names:
         canonical(pl.Series(name, [], dtype=schema[name]))
+        if is_list(schema[name]) and name in (config.data.target, config.data.weight, config.split.column):
+            raise SchemaError(
+                f"target, weight and split need one value per row; column {name!r} has lists. Name another"
+            )
     return names
 
 
@@ -268,7 +276,7 @@ class TableInterner:
         texts: the texts known at that point, by the position of the column.
 
     Raises:
-        SchemaError: for a column of lists, structs or bytes.
+        SchemaError: for a column of structs or bytes, or lists that are not a field.
     """
 
     def __init__(
@@ -352,7 +360,7 @@ def _number_policy(name: str, config: Config) -> NumberPolicy:
     if name == split.column:
         return "times" if split.method == "time" and name not in (data.fields or ()) else "never"
     kind = known_kind(name, data)
-    if kind is None:
+    if kind is None and name not in (*data.shares, *data.shares.values()):
         return "measure"
-    policies: dict[Kind, NumberPolicy] = {"numerical": "always", "date": "dates", "categorical": "never"}
-    return policies[kind]
+    policies: dict[Kind | None, NumberPolicy] = {"numerical": "always", "date": "dates"}
+    return policies.get(kind, "never")

@@ -16,8 +16,9 @@ import polars as pl
 
 from fielddep.config.settings import Kind
 from fielddep.encoding.dates import find_format, is_date_type
+from fielddep.encoding.lists import list_separator, looks_like_text
 from fielddep.encoding.measures import ValueTargets, order_matters
-from fielddep.encoding.values import as_whole_numbers, distinct_values, try_numbers
+from fielddep.encoding.values import as_whole_numbers, distinct_values, is_list, try_numbers
 
 # fmt: off
 _ID_WORDS = frozenset((
@@ -52,9 +53,10 @@ class KindChoice:
 def infer_kind(
     column: pl.Series, missing_values: Iterable[str] = ("",), counted: pl.DataFrame | None = None
 ) -> KindChoice:
-    """The kind of a column; a categorical dtype is always categorical.
+    """The kind of a column; a categorical dtype is always categorical, a list always a list.
 
-    Text is a date if one format fits all of it. It counts as numbers if every text is a number without a leading
+    Text is a date if one format fits all of it, a list if its separator is clear, and free text if cells are long and
+    nearly all different. It counts as numbers if every text is a number without a leading
     zero, as in postcodes. Numbers with fractions are numerical; whole numbers may be either (`_kind_of_whole`).
 
     Args:
@@ -67,14 +69,15 @@ def infer_kind(
         return KindChoice("categorical", "typed")
     if is_date_type(column.dtype):
         return KindChoice("date", "typed")
+    if is_list(column.dtype):
+        return KindChoice("list", "typed")
     if column.dtype == pl.Boolean:
         return KindChoice("categorical", "boolean")
     counted = distinct_values(column) if counted is None else counted
     values = counted["value"].alias(column.name)
     numbers = try_numbers(values, missing_values)
     if numbers is None:
-        is_date = find_format(values, missing_values) is not None
-        return KindChoice("date", "format") if is_date else KindChoice("categorical", "text")
+        return _kind_of_text(values, counted, missing_values)
     if numbers.null_count() == len(numbers):
         return KindChoice("categorical", "empty")
     if _has_leading_zero(values):
@@ -83,6 +86,17 @@ def infer_kind(
         return KindChoice("numerical", "fractions")
     whole = as_whole_numbers(values, missing_values)
     return KindChoice("categorical", "text") if whole is None else _kind_of_whole(values, whole, counted)
+
+
+def _kind_of_text(values: pl.Series, counted: pl.DataFrame, missing_values: Iterable[str]) -> KindChoice:
+    if find_format(values, missing_values) is not None:
+        return KindChoice("date", "format")
+    separator = list_separator(counted, missing_values)
+    if separator is not None and separator[1]:
+        return KindChoice("list", "separator")
+    if looks_like_text(counted, missing_values):
+        return KindChoice("text", "words")
+    return KindChoice("categorical", "text")
 
 
 def _kind_of_whole(values: pl.Series, whole: pl.Series, counted: pl.DataFrame) -> KindChoice:

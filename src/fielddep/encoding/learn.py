@@ -8,7 +8,7 @@ Wolfowitz).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,7 +21,15 @@ from fielddep.encoding.coded import CodedTable
 from fielddep.encoding.crosses import Cross, Ids, PairCounts, cross_positions, find_crosses
 from fielddep.encoding.dates import ISO, PARTS, read_times
 from fielddep.encoding.encoder import ColumnTables, Encoder, TargetCodec, bad_weight
-from fielddep.encoding.field import Codec, FieldCells, FieldEncoder, field_missing, field_texts, learn_vocabulary
+from fielddep.encoding.field import (
+    Codec,
+    FieldCells,
+    FieldEncoder,
+    field_missing,
+    field_texts,
+    learn_vocabulary,
+    text_counts,
+)
 from fielddep.encoding.kinds import infer_kind, may_be_ordered
 from fielddep.encoding.measures import HALVES, Measure, ValueTargets, centre, count_halves, half_of_rows
 from fielddep.encoding.numbers import Moments, QuantileBins, ScaledNumbers, default_n_bins, number_counts
@@ -51,13 +59,9 @@ def learn_encoder(table: CodedTable, config: Config, parts: ReadParts, n_train: 
         _check_weights(table, data.weight, parts)
     sums = _TargetSums(table, target, parts)
     schema = build_schema(_plan(table, config, counts, parts, sums), target, config)
-    cells = FieldCells(lambda name: table.columns[name].values, data.missing_values)
-    field_encoders = tuple(
-        _learn_field(table, field, config, counts, parts, n_train, cells, sums) for field in schema.fields
-    )
     encoder = Encoder(
         schema=schema,
-        field_encoders=field_encoders,
+        field_encoders=_learn_fields(table, schema.fields, config, counts, parts, n_train, sums),
         missing_values=data.missing_values,
         handle_unknown=data.handle_unknown,
     )
@@ -216,6 +220,35 @@ def _typical_dates(table: CodedTable, name: str, parts: ReadParts) -> pl.DataFra
     return distinct_values(pl.concat(found)).with_columns(n=pl.lit(1, dtype=pl.Int64))
 
 
+def _learn_fields(
+    table: CodedTable,
+    fields: Sequence[Field],
+    config: Config,
+    counts: RowCounts,
+    parts: ReadParts,
+    n_train: int,
+    sums: _TargetSums,
+) -> tuple[FieldEncoder, ...]:
+    """Encoders of all fields; those that share values have one vocabulary, counted over all of them."""
+    cells = FieldCells(lambda name: table.columns[name].values, config.data.missing_values)
+    learned: dict[str, FieldEncoder] = {}
+    for field in fields:
+        owner = field.shares or field.name
+        sharing = [other for other in fields if owner in (other.name, other.shares)]
+        if len(sharing) == 1:
+            learned[field.name] = _learn_field(table, field, config, counts, parts, n_train, cells, sums)
+        else:
+            of = counts.all if config.data.counts_from == "all" else counts.train
+            texts = [
+                text_counts(other, _counted(cells.of(other), of[other.column]), config.data.missing_values)
+                for other in sharing
+            ]
+            own = next(other for other in sharing if other.name == owner)
+            codec = learn_vocabulary(own, pl.concat(texts), config.data)
+            learned[field.name] = FieldEncoder(field=field, codec=codec, missing_values=config.data.missing_values)
+    return tuple(learned.values())
+
+
 def _learn_field(
     table: CodedTable,
     field: Field,
@@ -328,9 +361,13 @@ def _learn_crosses(
         return ()
     tables = ColumnTables(table, encoder)
     if data.crosses == "auto":
-        pairs = find_crosses(n_train, n_ids, _TrainingRows(tables=tables, parts=parts).take)
+        plain = tuple(f for f in range(len(names)) if f not in encoder.layout.lists)
+        rows = _TrainingRows(tables=tables, parts=parts, fields=plain)
+        found = find_crosses(n_train, [n_ids[f] for f in plain], rows.take)
+        pairs = [(plain[left], plain[right]) for left, right in found]
     else:
         pairs = [cross_positions(pair, names) for pair in data.crosses]
+        _refuse_lists(pairs, encoder)
     counters = [PairCounts(n_ids, pair) for pair in pairs]
     wanted = sorted({position for pair in pairs for position in pair})
     for start, stop in table.chunks() if pairs else ():
@@ -343,12 +380,22 @@ def _learn_crosses(
     return tuple(counter.cross(data.cross_min_count) for counter in counters)
 
 
+def _refuse_lists(pairs: Sequence[tuple[int, int]], encoder: Encoder) -> None:
+    of_lists = [f for pair in pairs for f in pair if f in encoder.layout.lists]
+    if of_lists:
+        name = encoder.schema.field_names[of_lists[0]]
+        raise SchemaError(
+            f"a cross joins fields with one value per row; {name!r} has several. Remove it in data.crosses"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class _TrainingRows:
-    """Training rows, by their number among training rows."""
+    """Training rows, by their number among training rows, with the ids of some fields."""
 
     tables: ColumnTables
     parts: ReadParts
+    fields: tuple[int, ...]
 
     def take(self, rows: Counts | slice) -> tuple[Ids, Floats]:
         """Ids and targets of ascending row numbers, or of all for `slice(None)`."""
@@ -360,7 +407,7 @@ class _TrainingRows:
                 first, last = np.searchsorted(rows, [before, before + len(train)])
                 wanted = train[rows[first:last] - before]
             before += len(train)
-            columns = [self.tables.ids(f, start, stop)[wanted] for f in range(self.tables.encoder.layout.n_fields)]
-            ids.append(np.stack(columns, axis=1))
+            columns = [self.tables.ids(f, start, stop)[wanted] for f in self.fields]
+            ids.append(np.stack(columns, axis=1) if columns else np.empty((len(wanted), 0), dtype=np.int32))
             targets.append(self.tables.target(start, stop)[wanted])
         return np.concatenate(ids), np.concatenate(targets)

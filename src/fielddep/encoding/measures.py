@@ -171,6 +171,16 @@ def count_halves(code_R: npt.NDArray[Any], score_R: Floats, second_R: npt.NDArra
     return np.concatenate([n, sums])
 
 
+def add_halves(counted: pl.DataFrame, column: pl.Series, score_R: Floats) -> pl.DataFrame:
+    """`distinct_values` of a column with the columns `HALVES`, from the score of every row."""
+    numbered = counted.with_row_index("code")
+    codes = pl.DataFrame({"value": column}).join(
+        numbered, on="value", how="left", nulls_equal=True, maintain_order="left"
+    )
+    halves_4V = centre(count_halves(codes["code"].to_numpy(), score_R, half_of_rows(0, len(column)), len(counted)))
+    return counted.with_columns([pl.Series(name, half_V) for name, half_V in zip(HALVES, halves_4V, strict=True)])
+
+
 def centre(counts_4V: Floats) -> Floats:
     """The result of `count_halves` with sums of score minus mean score."""
     n_2V, sum_2V = counts_4V[:2], counts_4V[2:]

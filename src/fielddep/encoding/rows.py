@@ -12,16 +12,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from fielddep.encoding.ragged import ListInput as ListInput
+from fielddep.encoding.ragged import Ragged
+
 IDS, NUMBERS, MEASURES, TARGET, WEIGHT = "ids", "numbers", "measures", "target", "weight"
 
 Array = npt.NDArray[Any]
+RowArray: TypeAlias = Array | Ragged
+"""One named array of rows: one entry or line per row, or a list per row."""
 RowNumbers = npt.NDArray[np.int64]
+T = TypeVar("T")
+
+
+def list_name(position: int) -> str:
+    """Name of the array that holds the lists of a field.
+
+    Example:
+        >>> list_name(3)
+        'list3'
+    """
+    return f"list{position}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +46,7 @@ class Layout:
 
     Ids of all fields share one joint range: field f owns `n_ids[f]` consecutive ids from `offsets[f]` on. Within a
     field, local id 0 means *missing* and local id 1 *rare or unknown*; a numerical field given as `value x vector` has
-    the two local ids 0 (*missing*) and 1 (*a number*).
+    the two local ids 0 (*missing*) and 1 (*a number*). A field that shares the ids of another has the same block.
     """
 
     names: tuple[str, ...]
@@ -47,6 +63,10 @@ class Layout:
     """Positions of the fields that MDL relates to each other, ascending; None means all."""
     counts: tuple[np.ndarray, ...] | None = field(default=None, compare=False, repr=False)
     """Training rows of every local id, per column, if known."""
+    lists: tuple[int, ...] = ()
+    """Positions of the fields with several values per row, ascending; their embedding is the mean of the values'."""
+    shares: tuple[tuple[int, int], ...] = ()
+    """Positions of each field that shares the ids of another, and of the other, which shares none."""
 
     @property
     def n_columns(self) -> int:
@@ -61,7 +81,7 @@ class Layout:
     @property
     def n_ids_total(self) -> int:
         """Number of joint ids, the height of an embedding table."""
-        return sum(self.n_ids)
+        return sum(self.of_owners(self.n_ids))
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -71,7 +91,22 @@ class Layout:
     @cached_property
     def offsets_F(self) -> npt.NDArray[np.int64]:
         """The same as an array, cached because every batch needs it. Do not modify it."""
-        return np.cumsum((0, *self.n_ids[:-1]), dtype=np.int64)[: self.n_columns]
+        sharing = dict(self.shares)
+        owned = [0 if f in sharing else n for f, n in enumerate(self.n_ids)]
+        offsets_F = np.cumsum((0, *owned[:-1]), dtype=np.int64)[: self.n_columns]
+        for position, owner in self.shares:
+            offsets_F[position] = offsets_F[owner]
+        return offsets_F
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each column looks up one id of its own block: there are no lists, and nothing is shared."""
+        return not self.lists and not self.shares
+
+    def of_owners(self, per_column: Sequence[T]) -> list[T]:
+        """The entries of the columns that own their block of ids, so that no id occurs twice."""
+        sharing = dict(self.shares)
+        return [entry for position, entry in enumerate(per_column) if position not in sharing]
 
 
 class Inputs(NamedTuple):
@@ -81,23 +116,28 @@ class Inputs(NamedTuple):
         ids_BF: joint ids, int64.
         numbers_BN: standardised numbers of the numerical fields, float32; 1 if missing.
         measures_BM: numbers of the measured fields, float32; NaN if missing. None without such fields.
+        lists: the fields with several values per row, by rising column. `ids_BF` has a stand-in for them, see
+            `EncodedRows`, which is not looked up.
     """
 
     ids_BF: torch.Tensor
     numbers_BN: torch.Tensor
+    lists: tuple[ListInput, ...] = ()
     measures_BM: torch.Tensor | None = None
 
     def take(self, rows: slice | torch.Tensor) -> Inputs:
         """Some of the rows."""
-        return self._map(lambda tensor: tensor[rows])
+        return self._map(lambda tensor: tensor[rows], lambda one: one.take(rows))
 
     def to(self, device: torch.device) -> Inputs:
         """The same rows on another device."""
-        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True), lambda one: one.to(device))
 
-    def _map(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Inputs:
+    def _map(
+        self, change: Callable[[torch.Tensor], torch.Tensor], change_list: Callable[[ListInput], ListInput]
+    ) -> Inputs:
         measures_BM = None if self.measures_BM is None else change(self.measures_BM)
-        return Inputs(change(self.ids_BF), change(self.numbers_BN), measures_BM)
+        return Inputs(change(self.ids_BF), change(self.numbers_BN), tuple(map(change_list, self.lists)), measures_BM)
 
     @staticmethod
     def concat(parts: Sequence[Inputs]) -> Inputs:
@@ -106,8 +146,22 @@ class Inputs(NamedTuple):
         return Inputs(
             torch.cat([part.ids_BF for part in parts]),
             torch.cat([part.numbers_BN for part in parts]),
+            tuple(map(ListInput.concat, zip(*(part.lists for part in parts), strict=True))),
             torch.cat(measures) if measures else None,
         )
+
+    @property
+    def plain_columns(self) -> list[int]:
+        """Columns that look up one id per row: all but lists."""
+        of_lists = {one.column for one in self.lists}
+        return [column for column in range(self.ids_BF.shape[1]) if column not in of_lists]
+
+    def looked_up(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """All ids that the rows look up, and the squared weight of each: that in the mean of its list, or 1."""
+        plain = self.ids_BF[:, self.plain_columns].flatten() if self.lists else self.ids_BF.flatten()
+        ones = torch.ones(len(plain), device=plain.device)
+        ids = torch.cat([plain, *(one.ids_V for one in self.lists)])
+        return ids, torch.cat([ones, *(one.weight_V().square() for one in self.lists)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +203,9 @@ class EncodedRows:
         layout: what the ids mean.
         arrays: `ids` (R, F): local ids, int32. Optional: `numbers` (R, N): standardised numbers, float32, 1 if missing;
             `measures` (R, M): numbers of the measured fields, float32, NaN if missing; `target` (R): float32, or class
-            index, int64; `weight` (R): sample weights, float32.
+            index, int64; `weight` (R): sample weights, float32. For a field with several values per row also
+            `list_name(f)`: the local ids of every row, at least one. Its column of `ids` holds the id of the only value
+            (the missing id for an empty cell) and the rare id where there are several.
 
     Example:
         >>> layout = Layout(names=("colour", "size"), n_ids=(4, 3))
@@ -159,7 +215,7 @@ class EncodedRows:
     """
 
     layout: Layout
-    arrays: Mapping[str, Array]
+    arrays: Mapping[str, RowArray]
 
     def __len__(self) -> int:
         return len(self.arrays[IDS])
@@ -167,40 +223,54 @@ class EncodedRows:
     @classmethod
     def empty(cls, layout: Layout) -> EncodedRows:
         """No rows, without targets."""
-        arrays: dict[str, Array] = {IDS: np.empty((0, layout.n_columns), dtype=np.int32)}
+        arrays: dict[str, RowArray] = {IDS: np.empty((0, layout.n_columns), dtype=np.int32)}
         if layout.numerical:
             arrays[NUMBERS] = np.empty((0, len(layout.numerical)), dtype=np.float32)
         if layout.measured:
             arrays[MEASURES] = np.empty((0, len(layout.measured)), dtype=np.float32)
+        arrays |= {list_name(f): Ragged.of([]) for f in layout.lists}
         return cls(layout=layout, arrays=arrays)
 
     @property
     def ids_RF(self) -> npt.NDArray[np.int32]:
         """Local ids."""
-        return self.arrays[IDS]
+        ids_RF = self._array(IDS)
+        assert ids_RF is not None
+        return ids_RF
 
     @property
     def numbers_RN(self) -> npt.NDArray[np.float32]:
         """Standardised numbers."""
-        found = self.arrays.get(NUMBERS)
+        found = self._array(NUMBERS)
         return np.empty((len(self), 0), dtype=np.float32) if found is None else found
 
     @property
     def measures_RM(self) -> npt.NDArray[np.float32] | None:
         """Numbers of the measured fields; None without such fields."""
-        return self.arrays.get(MEASURES)
+        return self._array(MEASURES)
 
     @property
     def target_R(self) -> Array | None:
         """Targets; None when unknown."""
-        return self.arrays.get(TARGET)
+        return self._array(TARGET)
 
     @property
     def weight_R(self) -> npt.NDArray[np.float32] | None:
         """Sample weights; None means one each."""
-        return self.arrays.get(WEIGHT)
+        return self._array(WEIGHT)
 
-    def with_arrays(self, **arrays: Array | None) -> EncodedRows:
+    def lists_R(self, position: int) -> Ragged:
+        """Local ids of a field with several values per row."""
+        found = self.arrays[list_name(position)]
+        assert isinstance(found, Ragged)
+        return found
+
+    def _array(self, name: str) -> Array | None:
+        found = self.arrays.get(name)
+        assert not isinstance(found, Ragged)
+        return found
+
+    def with_arrays(self, **arrays: RowArray | None) -> EncodedRows:
         """The same rows with some arrays replaced or added; None removes one."""
         changed = {**self.arrays, **arrays}
         return replace(self, arrays={name: values for name, values in changed.items() if values is not None})
@@ -209,17 +279,20 @@ class EncodedRows:
         """Some of the rows: a copy for row numbers, a view for a slice."""
         if isinstance(rows, slice):
             return replace(self, arrays={name: values[rows] for name, values in self.arrays.items()})
-        return replace(self, arrays={name: np.take(values, rows, axis=0) for name, values in self.arrays.items()})
+        return replace(self, arrays={name: _take(values, rows) for name, values in self.arrays.items()})
 
     def batch(self, rows: RowNumbers | slice = slice(None)) -> Batch:
         """Some of the rows as a batch, with joint ids."""
         taken = self.take(rows)
-        ids_BF = np.add(taken.ids_RF, self.layout.offsets_F, dtype=np.int64)
+        offsets_F = self.layout.offsets_F
+        ids_BF = np.add(taken.ids_RF, offsets_F, dtype=np.int64)
+        lists = tuple(ListInput.of(f, taken.lists_R(f), int(offsets_F[f])) for f in self.layout.lists)
         measures_RM = taken.measures_RM
         return Batch(
             inputs=Inputs(
                 torch.from_numpy(ids_BF),
                 torch.from_numpy(taken.numbers_RN),
+                lists,
                 None if measures_RM is None else torch.from_numpy(measures_RM),
             ),
             target_B=None if taken.target_R is None else torch.from_numpy(taken.target_R),
@@ -233,8 +306,18 @@ class EncodedRows:
         if len(chunks) == 1:
             return first
         shared = [name for name in first.arrays if all(name in chunk.arrays for chunk in chunks)]
-        arrays = {name: np.concatenate([chunk.arrays[name] for chunk in chunks]) for name in shared}
+        arrays = {name: concat_arrays([chunk.arrays[name] for chunk in chunks]) for name in shared}
         return replace(first, arrays=arrays)
+
+
+def concat_arrays(parts: Sequence[RowArray]) -> RowArray:
+    """The rows of several arrays of one kind."""
+    lists = [part for part in parts if isinstance(part, Ragged)]
+    return Ragged.concat(lists) if lists else np.concatenate([part for part in parts if not isinstance(part, Ragged)])
+
+
+def _take(values: RowArray, rows: RowNumbers) -> RowArray:
+    return values.take(rows) if isinstance(values, Ragged) else np.take(values, rows, axis=0)
 
 
 class RowSample:

@@ -1,6 +1,7 @@
 """Schema: the fields of a table, their kinds, and the target. All of it is inferred and can be overridden.
 
-A field is categorical, numerical or both (`kinds.py`); a column of dates gives several fields, one for each part.
+A field is categorical, numerical, both, a list, or text (`kinds.py`); a column of dates gives several fields, one for
+each part.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import polars as pl
 
 from fielddep.config.settings import PER_FIELD_DEFAULT, Config, DataConfig, Kind, Numeric, for_field
 from fielddep.encoding.dates import PARTS, Part, choose_format, part_name, read_times
-from fielddep.encoding.kinds import infer_kind, is_row_number
+from fielddep.encoding.kinds import KindChoice, infer_kind, is_row_number
+from fielddep.encoding.lists import list_separator
 from fielddep.encoding.target import Target
-from fielddep.encoding.values import canonical, distinct_values
+from fielddep.encoding.values import canonical
 from fielddep.errors import SchemaError, SplitError
 from fielddep.wording import did_you_mean
 
@@ -31,12 +33,14 @@ class Field:
 
     Attributes:
         name: that of its column, or of column and part.
-        kind: categorical (ids), numerical (a number, and ids of its bins) or both (ids and a number).
-        numeric: how a numerical field enters the model; None for a categorical one.
+        kind: categorical (ids), numerical (a number, and ids of its bins), both (ids and a number), list or text.
+        numeric: how a numerical field enters the model; None for any other.
         column: the column of the table that it is read from; by default its name.
         part: the part of a date that it holds; None if the field is the column itself.
         format: how text in a column of dates is parsed; see `dates.read_times`.
         origin: earliest time of the training rows in a column of dates, in microseconds since 1970.
+        separator: what stands between the values of a list given as text; None if a text is one value.
+        shares: the field whose values and ids it shares; None if it has its own.
     """
 
     name: str
@@ -46,15 +50,18 @@ class Field:
     part: Part | None = None
     format: str | None = None
     origin: int | None = None
+    separator: str | None = None
+    shares: str | None = None
 
     def __post_init__(self) -> None:
         if self.column is None:
             object.__setattr__(self, "column", self.name)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; what only parts of dates have is absent from other fields."""
-        always = {"name": self.name, "kind": self.kind, "numeric": self.numeric}
-        return always if self.part is None else dict(vars(self))
+        """Plain values; what a field does not have is left out, except for `numeric`, which was always written."""
+        left_out = () if self.part else ("column",)
+        found = {key: value for key, value in vars(self).items() if value is not None and key not in left_out}
+        return {"numeric": self.numeric} | found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +138,7 @@ def build_schema(planned: Mapping[str, Plan], target: Target, config: Config) ->
         {*planned, target.name, *filter(None, (config.data.weight, config.split.column))},
     )
     _check_enough(fields, skipped)
+    _check_shares(fields)
     for name, reason in skipped:
         log.warning("field %r is left out: %s; name its kind in data.kinds to keep it", name, reason)
     weight, split_column = config.data.weight, config.split.column
@@ -159,12 +167,16 @@ def check_column_names(columns: Sequence[str], config: Config) -> None:
         ("data.exclude", data.exclude),
         ("data.kinds", data.kinds),
         ("data.date_formats", data.date_formats),
+        ("data.lists", data.lists),
+        ("data.shares", (*data.shares, *data.shares.values())),
         ("data.numeric", _named(data.numeric)),
         ("data.min_count", _named(data.min_count)),
     ):
         for name in names:
             if name not in columns:
                 raise SchemaError(f"{setting} names {name!r}, which is not a column; {did_you_mean(name, columns)}")
+    if "" in data.lists.values():
+        raise SchemaError("data.lists needs a separator of at least one character; given an empty one. Name it")
     for reserved in (data.target, data.weight):
         if reserved is not None and reserved in (data.fields or ()):
             raise SchemaError(f"data.fields must not name {reserved!r}, the target or weight; remove it there")
@@ -181,12 +193,6 @@ def _check_split_column(columns: Sequence[str], name: str, method: str) -> None:
         )
     if name not in columns:
         raise SplitError(f"split.column names {name!r}, which is not a column; {did_you_mean(name, columns)}")
-
-
-def plan_fields(table: pl.DataFrame, config: Config) -> dict[str, Plan]:
-    """For each column that may be a field: its fields, or why it is useless."""
-    names = candidate_names(table.columns, config)
-    return {name: plan_field(name, distinct_values(table[name]), config.data) for name in names}
 
 
 def candidate_names(columns: Sequence[str], config: Config) -> list[str]:
@@ -208,19 +214,42 @@ def plan_field(name: str, counted: pl.DataFrame, data: DataConfig, every: pl.Ser
         data: settings.
         every: different values of all rows, which decide the format of dates; by default those of `counted`.
     """
-    kind = known_kind(name, data) or infer_kind(counted["value"].alias(name), data.missing_values, counted).kind
+    kind = choose_kind(name, counted, data).kind
     if kind == "date":
         return _plan_dates(name, counted, data, every)
     if may_skip(name, data):
         reason = skip_reason(counted.with_columns(value=canonical(counted["value"], data.missing_values)), kind)
         if reason:
             return reason
-    return (make_field(name, kind, data),)
+    return (make_field(name, kind, data, _separator(name, counted, data) if kind == "list" else None),)
+
+
+def choose_kind(name: str, counted: pl.DataFrame, data: DataConfig) -> KindChoice:
+    """The kind of a column, told by the settings or inferred."""
+    kind = known_kind(name, data)
+    if kind is not None:
+        return KindChoice(kind, "told")
+    choice = infer_kind(counted["value"].alias(name), data.missing_values, counted)
+    if choice.kind in ("numerical", "both", "date") and name in (*data.shares, *data.shares.values()):
+        return KindChoice("categorical", "shared")  # only values can be shared
+    return choice
 
 
 def known_kind(name: str, data: DataConfig) -> Kind | None:
     """The kind of a column, if the settings name it."""
-    return data.kinds.get(name) or ("date" if name in data.date_formats else None)
+    if name in data.kinds:
+        return data.kinds[name]
+    return "date" if name in data.date_formats else "list" if name in data.lists else None
+
+
+def _separator(name: str, counted: pl.DataFrame, data: DataConfig) -> str | None:
+    """What stands between the values of a list; None in a column of lists."""
+    if name in data.lists:
+        return data.lists[name]
+    found = list_separator(counted, data.missing_values)
+    if found is None and counted["value"].dtype == pl.String:
+        raise SchemaError(f"a list given as text needs its separator; column {name!r} has none. Set data.lists.{name}")
+    return None if found is None else found[0]
 
 
 def _plan_dates(name: str, counted: pl.DataFrame, data: DataConfig, every: pl.Series | None) -> Plan:
@@ -237,16 +266,17 @@ def _plan_dates(name: str, counted: pl.DataFrame, data: DataConfig, every: pl.Se
     return tuple(replace(plain[part], name=part_name(name, part), part=part, **shared) for part in found)
 
 
-def make_field(name: str, kind: Kind, data: DataConfig) -> Field:
+def make_field(name: str, kind: Kind, data: DataConfig, separator: str | None = None) -> Field:
     """A field of a known kind, with the settings of the column."""
     default: Numeric = "quantile"
     numeric = for_field(data.numeric, name, default) if kind == "numerical" else None
-    return Field(name=name, kind=kind, numeric=numeric)
+    return Field(name=name, kind=kind, numeric=numeric, separator=separator, shares=data.shares.get(name))
 
 
 def may_skip(name: str, data: DataConfig) -> bool:
     """Whether a useless column may be skipped: not if the settings name it as a field."""
-    return name not in (data.fields or ()) and known_kind(name, data) is None
+    named = (data.fields or (), data.shares, data.shares.values())
+    return known_kind(name, data) is None and not any(name in names for names in named)
 
 
 def skip_reason(counted: pl.DataFrame, kind: Kind) -> str | None:
@@ -264,6 +294,20 @@ def skip_reason(counted: pl.DataFrame, kind: Kind) -> str | None:
     if kind != "numerical":
         return "it has one value per row"
     return "it numbers the rows" if is_row_number(counted["value"]) else None
+
+
+def _check_shares(fields: Sequence[Field]) -> None:
+    """Refuse a field that shares the values of one that has none of its own."""
+    by_name = {field.name: field for field in fields}
+    for field in fields:
+        if field.shares is None:
+            continue
+        other = by_name.get(field.shares)
+        if other is None or other.shares is not None or "numerical" in (field.kind, other.kind):
+            raise SchemaError(
+                f"data.shares.{field.name} must name a field with values of its own, neither of them numerical; given "
+                f"{field.shares!r}. Name another, or set the kinds in data.kinds"
+            )
 
 
 def _named(setting: object) -> Iterable[str]:

@@ -1,7 +1,8 @@
 """Values: one text per value, whatever file it came from; columns as numbers.
 
 A CSV file gives "5", Parquet gives 5, and pandas gives 5.0 if another cell of the column is empty. All three are the
-same category, so all three become the text "5" before a vocabulary sees them.
+same category, so all three become the text "5" before a vocabulary sees them. A list becomes the texts of its values,
+joined.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from fielddep.errors import SchemaError
 
 NUMBER_MISSING = ("NA", "N/A", "NaN", "nan", "null", "None", "?")
 """Texts that mean missing if a number is expected; in a categorical field they are ordinary values."""
+
+LIST_SEPARATOR = "\x1f"
+"""Joins the values of a list to one text; no text holds this control character."""
 
 _INTEGRAL_TEXT = r"^-?\d+\.0+$"
 DATE_TIME = r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2})(?:(:[0-9]{2})(\.[0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
@@ -29,14 +33,15 @@ def canonical(column: pl.Series, missing_values: Iterable[str] = ("",)) -> pl.Se
     Integers keep every digit. Integral floats lose their ".0", and so does text such as "5.0". Other floats take the
     shortest form that reads back equal. Booleans are "true" and "false"; the texts True, TRUE, False and FALSE count as
     booleans, because pandas and R write them. Dates and times are ISO 8601 without trailing zeros of a second; midnight
-    without a time zone is only the date, because pandas writes such a column that way.
+    without a time zone is only the date, because pandas writes such a column that way. A list is the texts of its
+    values that are not missing, joined by `LIST_SEPARATOR`.
 
     Args:
-        column: values of one column, of any plain dtype.
+        column: values of one column, of any plain dtype, or lists of them.
         missing_values: texts that mean missing; null, NaN and the empty text always do.
 
     Raises:
-        SchemaError: for a column of lists, structs or bytes.
+        SchemaError: for a column of structs, bytes or lists of lists.
     """
     text = _normal_text(_as_text(column))
     missing = _normal_text(pl.Series(values=["", *missing_values], dtype=pl.String)).unique()
@@ -203,15 +208,35 @@ def _as_text(column: pl.Series) -> pl.Series:
         return column.dt.strftime("%H:%M:%S%.f")
     if dtype == pl.Duration:
         return column.dt.to_string("iso")
+    if is_list(dtype):
+        return _list_text(column)
     if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
         raise SchemaError(
-            f"column {column.name!r} must hold one plain value per row (text, number, boolean or date); given {dtype}; "
-            "convert it to text, split it into columns, or list it in data.exclude"
+            f"column {column.name!r} must hold plain values (text, number, boolean or date) or lists of them; given "
+            f"{dtype}; convert it to text, split it into columns, or list it in data.exclude"
         )
     text: pl.Series = column.cast(pl.String)
     if dtype.is_decimal():
         text = text.str.replace(r"(\.\d*?)0+$", "${1}").str.replace(r"\.$", "")
     return text
+
+
+def is_list(dtype: pl.DataType) -> bool:
+    """Whether a column of this type holds lists of plain values."""
+    return isinstance(dtype, (pl.List, pl.Array)) and not dtype.inner.is_nested()
+
+
+def _list_text(column: pl.Series) -> pl.Series:
+    """The values of each list as one text; null for no list, and the empty text for an empty one."""
+    lists = column.cast(pl.List(column.dtype.inner))  # type: ignore[attr-defined]  # it is a list
+    filled = (lists.list.len() > 0).fill_null(False)
+    rows = pl.Series(range(len(lists)), dtype=pl.UInt32).filter(filled)
+    frame = pl.DataFrame({"row": rows, "value": lists.filter(filled)}).explode("value")
+    texts = frame.with_columns(value=canonical(frame["value"].alias(column.name), ()))
+    joined = texts.group_by("row").agg(pl.col("value").str.join(LIST_SEPARATOR))
+    every = pl.DataFrame({"row": pl.Series(range(len(lists)), dtype=pl.UInt32), "known": lists.is_not_null()})
+    known = pl.when("known").then(pl.col("value").fill_null(""))
+    return every.join(joined, on="row", how="left", maintain_order="left").select(known.alias(column.name)).to_series()
 
 
 def _float_text(column: pl.Series) -> pl.Series:

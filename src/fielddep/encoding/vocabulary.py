@@ -39,13 +39,24 @@ class Vocabulary:
 
     @classmethod
     def from_counts(
-        cls, values: pl.Series, counts: pl.Series, n_missing: int, min_count: int, *, keep_rare: bool = False
+        cls,
+        values: pl.Series,
+        counts: pl.Series,
+        n_missing: int,
+        min_count: int,
+        *,
+        keep_rare: bool = False,
+        max_values: int | None = None,
     ) -> Vocabulary:
-        """Build from values and their counts; counts of a value that is given twice (from two chunks) are added."""
+        """Build from values and their counts; counts of a value that is given twice (from two chunks) are added.
+
+        Only the `max_values` most frequent values are kept.
+        """
         table = pl.DataFrame({"value": values.cast(pl.String), "count": counts.cast(pl.Int64)})
         table = table.group_by("value").agg(pl.col("count").sum())
         table = table.sort("count", "value", descending=[True, False])
-        kept, rare = table.filter(pl.col("count") >= min_count), table.filter(pl.col("count") < min_count)
+        n_kept = min(int((table["count"] >= min_count).sum()), len(table) if max_values is None else max_values)
+        kept, rare = table.head(n_kept), table.slice(n_kept)
         reserved = np.array([n_missing, int(rare["count"].sum())], dtype=np.int64)
         return cls(
             values=kept["value"],

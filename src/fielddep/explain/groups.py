@@ -252,8 +252,11 @@ def over_represented(
 def _counts(
     field_encoder: FieldEncoder, rows: EncodedRows, position: int, group_R: Members
 ) -> tuple[pl.Series, npt.NDArray[np.int64]]:
-    """Labels of the different values of a field, and how many rows of every group have each."""
+    """Labels of the different values of a field, and how many rows of every group have each; of lists, how often."""
     ids_R = rows.ids_RF[:, position]
+    if position in rows.layout.lists:
+        lists = rows.lists_R(position)
+        ids_R, group_R = lists.values, group_R[lists.row_V]
     labels = field_encoder.labels()
     if isinstance(field_encoder.codec, ScaledNumbers):
         numbers = field_encoder.decode(ids_R, rows.numbers_RN[:, rows.layout.numerical.index(position)])

@@ -9,8 +9,8 @@ Shape legend: R rows, F fields (or refinement) hidden one at a time, C outputs.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -20,8 +20,11 @@ import torch
 
 from fielddep.artifacts.bundle import Bundle
 from fielddep.encoding.encoder import Encoder
-from fielddep.encoding.rows import EncodedRows
+from fielddep.encoding.field import stand_ins
+from fielddep.encoding.ragged import Ragged
+from fielddep.encoding.rows import EncodedRows, list_name
 from fielddep.encoding.target import Target
+from fielddep.encoding.vocabulary import FIRST_ID, RARE_ID
 from fielddep.errors import UserError
 from fielddep.explain.curves import model_logits
 from fielddep.explain.dependencies import dependency_model
@@ -38,34 +41,52 @@ def hide_field(encoder: Encoder, rows: EncodedRows, position: int) -> EncodedRow
     """
     empty = encoder.field_encoders[position].encode(pl.Series([None], dtype=pl.String))
     numbers_R = None if empty.numbers is None else empty.numbers.repeat(len(rows))
-    return _with_field(encoder, rows, position, empty.ids.repeat(len(rows)), numbers_R)
+    lists = None if empty.lists is None else empty.lists.take(np.zeros(len(rows), dtype=np.int64))
+    return with_field(encoder, rows, position, empty.ids.repeat(len(rows)), numbers_R, lists)
 
 
 def permute_field(encoder: Encoder, rows: EncodedRows, position: int, order_R: npt.NDArray[np.int64]) -> EncodedRows:
-    """The rows with the values of one field exchanged: row r gets the value of row `order_R[r]`."""
+    """The rows with the values of one field exchanged: row r gets the value, or complete list, of row `order_R[r]`."""
     numbers_R = None
     if position in rows.layout.numerical:
         numbers_R = rows.numbers_RN[order_R, rows.layout.numerical.index(position)]
-    return _with_field(encoder, rows, position, rows.ids_RF[order_R, position], numbers_R)
+    lists = rows.lists_R(position).take(order_R) if position in rows.layout.lists else None
+    return with_field(encoder, rows, position, rows.ids_RF[order_R, position], numbers_R, lists)
 
 
-def _with_field(
+def with_field(
     encoder: Encoder,
     rows: EncodedRows,
     position: int,
     ids_R: npt.NDArray[np.int32],
     numbers_R: npt.NDArray[np.float32] | None,
+    lists: Ragged | None,
 ) -> EncodedRows:
+    """The rows with other values in one field: ids, and numbers or lists if the field has them."""
     ids_RF = rows.ids_RF.copy()
     ids_RF[:, position] = ids_R
     for column, cross in enumerate(encoder.crosses, start=len(encoder.field_encoders)):
         if position in (cross.left, cross.right):
             ids_RF[:, column] = cross.encode(ids_RF)
+    if lists is not None:
+        return rows.with_arrays(**{"ids": ids_RF, list_name(position): lists})
     if numbers_R is None:
         return rows.with_arrays(ids=ids_RF)
     numbers_RN = rows.numbers_RN.copy()
     numbers_RN[:, rows.layout.numerical.index(position)] = numbers_R
     return rows.with_arrays(ids=ids_RF, numbers=numbers_RN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spoken:
+    """The value of a list without which the prediction changes most, and how much it raised the prediction.
+
+    The value is exchanged for an unknown one. Were it removed, the others would weigh more in the mean of the list, and
+    the value next to a strong one would seem strong itself.
+    """
+
+    value: str
+    effect: float
 
 
 REFINEMENT = "(refinement)"
@@ -88,6 +109,7 @@ class Effects:
         without_RF: predictions without each of `names`.
         logit_R: log-odds for the complete rows; None for regression.
         logit_without_RF: log-odds without each of `names`; None for regression.
+        spoken: for fields with several values per row, what the strongest of them did in every row.
     """
 
     names: tuple[str, ...]
@@ -97,6 +119,7 @@ class Effects:
     without_RF: Floats
     logit_R: Floats | None
     logit_without_RF: Floats | None
+    spoken: Mapping[str, tuple[Spoken | None, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.prediction_R)
@@ -121,7 +144,8 @@ class Effects:
     def to_frame(self) -> pl.DataFrame:
         """One line per row and name: row, hidden, value, [class], prediction, without, effect, [logit_effect].
 
-        Regression has no columns in brackets; `value` is null for refinement.
+        Regression has no columns in brackets; `value` is null for refinement. With lists, `spoke` and `spoke_effect`
+        follow: the strongest value of each list and its effect.
         """
         n_rows, n_names = self.without_RF.shape
         nothing = [None] * n_rows
@@ -140,6 +164,11 @@ class Effects:
         }
         if self.logit_effect_RF is not None:
             columns["logit_effect"] = self.logit_effect_RF.ravel()
+        if self.spoken:
+            nobody = (None,) * n_rows
+            spoken = [self.spoken.get(name, nobody)[row] for row in range(n_rows) for name in self.names]
+            columns["spoke"] = pl.Series([s and s.value for s in spoken], dtype=pl.String)
+            columns["spoke_effect"] = pl.Series([s and s.effect for s in spoken], dtype=pl.Float64)
         return pl.DataFrame(columns)
 
 
@@ -149,7 +178,9 @@ def hide_fields(bundle: Bundle, rows: EncodedRows, *, values: pl.DataFrame | Non
     `values` are the values as text, from `rows.cell_texts`; the default shows them as far as the ids do.
     """
     logits = (model_logits(bundle, hidden) for hidden in hidden_rows(bundle, rows))
-    return _effects(bundle, rows, values, bundle.encoder.schema.field_names, logits)
+    effects = _effects(bundle, rows, values, bundle.encoder.schema.field_names, logits)
+    names = bundle.encoder.schema.field_names
+    return replace(effects, spoken={names[f]: _spoken(bundle, rows, f) for f in rows.layout.lists})
 
 
 def without_refinement(bundle: Bundle, rows: EncodedRows, *, values: pl.DataFrame | None = None) -> Effects:
@@ -200,7 +231,7 @@ def _effects(
 ) -> Effects:
     """Predictions for complete rows next to those from changed logits, one (R, C) per name."""
     target, complete_RC = target_of(bundle), model_logits(bundle, rows)
-    classes_R = complete_RC.argmax(dim=1) if target.task == "multiclass" else torch.ones(len(rows), dtype=torch.int64)
+    classes_R = _followed_classes(complete_RC, target)
     logits = (logits_RC.double() for logits_RC in chain([complete_RC], changed))
     found = [(_followed(logits_RC, classes_R, target), _log_odds(logits_RC, classes_R)) for logits_RC in logits]
     predicted_RF, odds_RF = (np.stack(columns, axis=1) for columns in zip(*found, strict=True))
@@ -214,6 +245,45 @@ def _effects(
         logit_R=None if regression else odds_RF[:, 0],
         logit_without_RF=None if regression else odds_RF[:, 1:],
     )
+
+
+def _followed_classes(complete_RC: torch.Tensor, target: Target) -> torch.Tensor:
+    """The class of every row whose probability is followed: the positive one of two, or the likeliest."""
+    if target.task == "multiclass":
+        return complete_RC.argmax(dim=1)
+    return torch.ones(len(complete_RC), dtype=torch.int64)
+
+
+def _spoken(bundle: Bundle, rows: EncodedRows, position: int) -> tuple[Spoken | None, ...]:
+    """The strongest value of every list, by hiding one value at a time; None for a list without a known one."""
+    lists, n_ids = rows.lists_R(position), rows.layout.n_ids[position]
+    pairs_P = np.unique(lists.row_V * n_ids + lists.values)
+    row_P, value_P = np.divmod(pairs_P[pairs_P % n_ids >= FIRST_ID], n_ids)
+    target, complete_RC = target_of(bundle), model_logits(bundle, rows)
+    classes_R = _followed_classes(complete_RC, target)
+    without_RC = model_logits(bundle, _without_values(bundle.encoder, rows, position, row_P, value_P))
+    before_R = _followed(complete_RC.double(), classes_R, target)
+    effect_P = before_R[row_P] - _followed(without_RC.double(), classes_R[torch.from_numpy(row_P)], target)
+    labels = bundle.encoder.field_encoders[position].labels()
+    found: list[Spoken | None] = [None] * len(rows)
+    for at in np.argsort(np.abs(effect_P), kind="stable"):  # the strongest of a row comes last
+        found[row_P[at]] = Spoken(value=labels[int(value_P[at])], effect=float(effect_P[at]))
+    return tuple(found)
+
+
+def _without_values(
+    encoder: Encoder,
+    rows: EncodedRows,
+    position: int,
+    row_P: npt.NDArray[np.int64],
+    value_P: npt.NDArray[np.int64],
+) -> EncodedRows:
+    """For every pair, the row with an unknown value wherever its list has this one."""
+    taken = rows.take(row_P)
+    lists = taken.lists_R(position)
+    hidden_V = lists.values == np.repeat(value_P, lists.lengths)
+    left = Ragged(np.where(hidden_V, RARE_ID, lists.values).astype(np.int32), lists.offsets)
+    return with_field(encoder, taken, position, stand_ins(left), None, left)
 
 
 def _followed(logits_RC: torch.Tensor, classes_R: torch.Tensor, target: Target) -> Floats:

@@ -65,7 +65,8 @@ class RowsOverview:
     def effects_frame(self) -> pl.DataFrame:
         """Effects of fields and of refinement, with row numbers."""
         parts = [self.effects] if self.refinement is None else [self.effects, self.refinement]
-        return numbered(pl.concat([part.to_frame() for part in parts]), self.numbers).sort("row", maintain_order=True)
+        frames = pl.concat([part.to_frame() for part in parts], how="diagonal")  # refinement has no values of lists
+        return numbered(frames, self.numbers).sort("row", maintain_order=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -20,7 +20,7 @@ from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import ALL, CHUNK_ROWS, Predictor, default_part, read_options
 from fielddep.config.settings import DataConfig
 from fielddep.encoding.encoder import Encoder, check_columns
-from fielddep.encoding.field import FieldCells, FieldEncoder
+from fielddep.encoding.field import FieldCells, FieldEncoder, joined_labels
 from fielddep.encoding.numbers import MAX_SCALED, QuantileBins, ScaledNumbers
 from fielddep.encoding.rows import EncodedRows, sample_rows
 from fielddep.encoding.target import Target
@@ -155,7 +155,9 @@ def value_texts(encoder: Encoder, rows: EncodedRows) -> pl.DataFrame:
     texts = []
     for f, field_encoder in enumerate(encoder.field_encoders):
         ids_R = rows.ids_RF[:, f]
-        if isinstance(field_encoder.codec, ScaledNumbers):
+        if f in rows.layout.lists:
+            shown = joined_labels(_id_texts(field_encoder), rows.lists_R(f))
+        elif isinstance(field_encoder.codec, ScaledNumbers):
             shown = _number_texts(field_encoder.codec, ids_R, rows.numbers_RN[:, rows.layout.numerical.index(f)])
         else:
             shown = _id_texts(field_encoder).gather(ids_R)

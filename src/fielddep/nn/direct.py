@@ -133,9 +133,9 @@ class DirectNetwork(FieldModel):
         super().__init__(layout, n_outputs)
         self.codes = NumberCodes(len(layout.measured))
         fields = [f for f in range(layout.n_fields) if f not in layout.binned and layout.n_ids[f] <= MAX_CATEGORIES]
-        kept = [np.full(n, f in fields) for f, n in enumerate(layout.n_ids)]
+        kept_I = np.concatenate(layout.of_owners([np.full(n, f in fields) for f, n in enumerate(layout.n_ids)]))
         self.categories = fields
-        self.embedding = EmbeddingTable(layout, D_CATEGORY, std=0.3, kept_I=np.concatenate(kept)) if fields else None
+        self.embedding = EmbeddingTable(layout, D_CATEGORY, std=0.3, kept_I=kept_I) if fields else None
         n_fields = len(layout.measured) + len(fields)
         self.gate_shrink = GATE_SHRINK * min(n_fields / MANY_FIELDS, 1.0)
         self.gate = nn.Parameter(torch.full((n_fields,), 1.0 / GATE_RATE))

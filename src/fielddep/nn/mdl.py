@@ -16,7 +16,7 @@ from fielddep.encoding.rows import Inputs, Layout
 from fielddep.errors import SchemaError
 from fielddep.nn import kernels
 from fielddep.nn.direct import DirectNetwork
-from fielddep.nn.embedding import EmbeddingTable
+from fielddep.nn.embedding import BatchRows, EmbeddingTable
 from fielddep.nn.interactions import BilinearInteractions
 from fielddep.nn.kernels.network_input import Lookup, look_up, network_input, sum_of_fields
 from fielddep.nn.layers import build_mlp
@@ -49,12 +49,12 @@ class MDL(FieldModel):
     def __init__(self, layout: Layout, n_outputs: int, config: MDLConfig) -> None:
         super().__init__(layout, n_outputs)
         self.related = RelatedColumns(layout)
-        n_fields, n_columns = self.related.n_fields, self.related.n_columns
+        n_fields, n_columns = self.related.n_fields, len(self.related.names)
         if n_fields < 2:
             raise SchemaError(f"MDL relates fields to each other and needs at least 2; given {layout.names}")
         d_embed = require_size(config.d_embed)
         self.config = config
-        self.embedding = EmbeddingTable(self.related.layout, d_embed)
+        self.embedding = EmbeddingTable(replace(layout, numerical=self.related.numerical), d_embed)
         # The sum of all products grows with the number of columns and the square of the embeddings.
         narrow = math.sqrt(min(1.0, MANY_COLUMNS / n_columns))
         self.embedding.init_weights(config.embedding_init, config.embedding_init_scale * narrow)
@@ -114,7 +114,7 @@ class MDL(FieldModel):
     @property
     def related_names(self) -> tuple[str, ...]:
         """Names of the fields that are related to each other: the columns of E and of W."""
-        return self.related.layout.names[: self.related.n_fields]
+        return self.related.names[: self.related.n_fields]
 
     def embed(self, inputs: Inputs) -> torch.Tensor:
         """Embedded related fields and crosses (B, F, D); the fields are the columns of E."""
@@ -166,10 +166,13 @@ class MDL(FieldModel):
             d_embed = self.embedding.weight.shape[1]
             w0_FF = self.refinement.w0_FF
             loop = self.refinement.inner_loop(d_embed, value_scale=scale, with_diagonal=diagonal)
-        lookup = self._look_up(self.related.of(inputs), self.related.layout)
+        seen = self.related.of(inputs)
+        rows = None if self.layout.is_plain else BatchRows.of(seen, self.related.offsets)
+        embedding = self.embedding.weight if rows is None else rows.table(self.embedding.weight)
+        lookup = self._look_up(seen, rows, len(embedding), self.related.numerical)
         seen_BE = network_input(
             lookup,
-            self.embedding.weight,
+            embedding,
             self.interactions.phi_PDD,
             w0_FF,
             loop,
@@ -177,13 +180,22 @@ class MDL(FieldModel):
         )
         logits_BC = self._network_logits(seen_BE)
         if self.first_order is not None:
-            every = self._look_up(inputs, self.layout) if self.related.chosen else lookup
-            logits_BC = logits_BC + sum_of_fields(every, self.first_order.weight)
+            logits_BC = logits_BC + self._first_order(inputs, lookup, rows)
         return logits_BC
 
-    def _look_up(self, inputs: Inputs, layout: Layout) -> Lookup:
-        numbers_BN = inputs.numbers_BN.to(self.embedding.weight.dtype)
-        return look_up(inputs.ids_BF, len(self.embedding.weight), numbers_BN, layout.numerical)
+    def _first_order(self, inputs: Inputs, lookup: Lookup, rows: BatchRows | None) -> torch.Tensor:
+        """Weights of all values of a row summed up; `lookup` and `rows` are those of the related columns."""
+        assert self.first_order is not None
+        if self.related.chosen:
+            rows = None if self.layout.is_plain else BatchRows.of(inputs, self.layout.offsets)
+        weight = self.first_order.weight if rows is None else rows.table(self.first_order.weight)
+        if self.related.chosen:
+            lookup = self._look_up(inputs, rows, len(weight), self.layout.numerical)
+        return sum_of_fields(lookup, weight)
+
+    def _look_up(self, inputs: Inputs, rows: BatchRows | None, n_ids: int, numerical: tuple[int, ...]) -> Lookup:
+        ids_BF = inputs.ids_BF if rows is None else rows.place_BF
+        return look_up(ids_BF, n_ids, inputs.numbers_BN.to(self.embedding.weight.dtype), numerical)
 
     @property
     def _dependency_scale(self) -> float:
@@ -198,28 +210,33 @@ class MDL(FieldModel):
 class RelatedColumns:
     """The columns of ids that MDL relates to each other: chosen fields, and all crosses.
 
-    All others have a first-order weight and are seen by the direct network. `layout` describes the chosen columns, but
-    its ids are those of the complete table.
+    All others have a first-order weight and are seen by the direct network.
+
+    Attributes:
+        chosen: whether some columns are left out.
+        names: names of the columns.
+        offsets: first joint id of each.
+        numerical: positions of those given as `value x vector`.
+        n_fields: how many are fields; crosses follow.
     """
 
     def __init__(self, layout: Layout) -> None:
         self.chosen = layout.related is not None
-        self.layout = layout
-        self.n_fields, self.n_columns = layout.n_fields, layout.n_columns
-        if layout.related is None:
-            return
-        columns = [*layout.related, *range(layout.n_fields, layout.n_columns)]
-        self._columns, self.n_fields, self.n_columns = columns, len(layout.related), len(columns)
-        self._numbers = [n for n, f in enumerate(layout.numerical) if f in layout.related]
-        numerical = tuple(columns.index(layout.numerical[n]) for n in self._numbers)
-        names = tuple(layout.names[c] for c in columns)
-        self.layout = replace(layout, names=names, numerical=numerical, related=None)
+        fields = range(layout.n_fields) if layout.related is None else layout.related
+        self._columns = [*fields, *range(layout.n_fields, layout.n_columns)]
+        self._numbers = [n for n, f in enumerate(layout.numerical) if f in fields]
+        self.names = tuple(layout.names[column] for column in self._columns)
+        self.offsets = tuple(layout.offsets[column] for column in self._columns)
+        self.numerical = tuple(self._columns.index(layout.numerical[n]) for n in self._numbers)
+        self.n_fields = len(fields)
 
     def of(self, inputs: Inputs) -> Inputs:
         """The chosen columns of a batch."""
         if not self.chosen:
             return inputs
-        return Inputs(inputs.ids_BF[:, self._columns], inputs.numbers_BN[:, self._numbers])
+        ids_BF, numbers_BN = inputs.ids_BF[:, self._columns], inputs.numbers_BN[:, self._numbers]
+        lists = (one for one in inputs.lists if one.column in self._columns)
+        return Inputs(ids_BF, numbers_BN, tuple(one._replace(column=self._columns.index(one.column)) for one in lists))
 
 
 def _dependency_inputs(n_fields: int, config: MDLConfig) -> torch.Tensor:

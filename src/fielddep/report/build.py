@@ -21,7 +21,7 @@ from fielddep.artifacts.predictor import ALL, Predictor, default_part
 from fielddep.artifacts.run import REPORT, REPORT_NUMBERS, Run, environment
 from fielddep.config.settings import DataConfig
 from fielddep.encoding.interning import code_table
-from fielddep.encoding.rows import EncodedRows, RowSample, sample_rows
+from fielddep.encoding.rows import EncodedRows, RowSample, list_name, sample_rows
 from fielddep.encoding.split import SPLIT_VERSION, class_warnings, plan_split
 from fielddep.errors import UserError
 from fielddep.explain.dependencies import global_dependencies, learns_dependencies
@@ -173,7 +173,8 @@ def _measure(
     def chunks() -> Iterator[EncodedRows]:
         for chunk, _ in predictor.encoded(table, config, with_target=True, part=part):
             sample.add(chunk)
-            targets.append(chunk.with_arrays(ids=chunk.ids_RF[:, :0], numbers=None))
+            lists = dict.fromkeys(map(list_name, chunk.layout.lists))
+            targets.append(chunk.with_arrays(ids=chunk.ids_RF[:, :0], numbers=None, **lists))
             yield chunk
 
     metrics = measure(predictor.logits, predictor.target, chunks()).metrics

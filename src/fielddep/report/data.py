@@ -18,10 +18,11 @@ from fielddep.config.settings import Config
 from fielddep.encoding.dates import time_text
 from fielddep.encoding.describe import determines, most_frequent_share, orders
 from fielddep.encoding.encoder import Encoder
-from fielddep.encoding.field import FieldEncoder
+from fielddep.encoding.field import FieldEncoder, list_kind
 from fielddep.encoding.numbers import NUMBER_ID, QuantileBins, ScaledNumbers
 from fielddep.encoding.rows import EncodedRows
 from fielddep.encoding.target import Target
+from fielddep.encoding.unknown import best_ids
 from fielddep.encoding.vocabulary import FIRST_ID, MISSING_ID, RARE_ID, Vocabulary
 from fielddep.explain.rows import target_of
 from fielddep.report.facts import DataFacts, FieldFacts, Setting, TrainingFacts
@@ -32,7 +33,13 @@ MANY_MISSING, MANY_UNKNOWN, MANY_RARE = 0.5, 0.05, 0.2
 FEW_ROWS_PER_VALUE = 2
 """With fewer rows per value on average, there is little to learn."""
 
-_KINDS = {"scale": "number", "quantile": "number, in bins", "log2": "count, in bins"}
+_KINDS = {
+    "scale": "number",
+    "quantile": "number, in bins",
+    "log2": "count, in bins",
+    "list": "list of values",
+    "text": "words of a text",
+}
 
 
 def data_facts(
@@ -52,8 +59,10 @@ def data_facts(
         leaks: from `leaking_fields` of training rows.
         warnings: about the table.
     """
+    n_rows = _n_training_rows(encoder)
     facts = [
-        _field_facts(field_encoder, measured.ids_RF[:, f]) for f, field_encoder in enumerate(encoder.field_encoders)
+        _field_facts(field_encoder, best_ids(measured, f), n_rows)
+        for f, field_encoder in enumerate(encoder.field_encoders)
     ]
     found = [
         (fact.name, text)
@@ -109,22 +118,35 @@ def _leaks(field_encoder: FieldEncoder, groups: pl.DataFrame, target: Target, mo
     return not regression and 0 < n_mixed < len(target.classes) and determines(pure, most_frequent)
 
 
-def _field_facts(field_encoder: FieldEncoder, measured_R: np.ndarray) -> FieldFacts:
+def _n_training_rows(encoder: Encoder) -> int:
+    """Training rows, from the fields with one value per row; 0 if there are none."""
+    plain = (c.counts for c in encoder.field_encoders if list_kind(c.field) is None)
+    return min((int(counts.sum()) for counts in plain), default=0)  # shared values are counted more often
+
+
+def _field_facts(field_encoder: FieldEncoder, measured_R: np.ndarray, n_rows: int) -> FieldFacts:
     codec, total = field_encoder.codec, max(int(field_encoder.counts.sum()), 1)
-    is_vocabulary = isinstance(codec, Vocabulary)
+    is_vocabulary, is_plain = isinstance(codec, Vocabulary), list_kind(field_encoder.field) is None
     shares = field_encoder.counts / total
     labels = field_encoder.labels()[FIRST_ID : FIRST_ID + N_FREQUENT].to_list() if is_vocabulary else []
     return FieldFacts(
         name=field_encoder.field.name,
         column=field_encoder.field.column,
-        kind=_KINDS.get(field_encoder.field.numeric or "", "category"),
+        kind=_KINDS.get(field_encoder.field.numeric or field_encoder.field.kind, "category"),
         n_values=None if isinstance(codec, ScaledNumbers) else len(field_encoder.counts) - FIRST_ID,
-        missing=float(shares[MISSING_ID]),
+        missing=float(shares[MISSING_ID]) if is_plain else _missing_lists(field_encoder, measured_R, n_rows),
         rare=float(shares[RARE_ID]) if is_vocabulary else 0.0,
         unknown=float((measured_R == RARE_ID).mean()) if is_vocabulary and len(measured_R) else 0.0,
         frequent=tuple((label, float(shares[FIRST_ID + at])) for at, label in enumerate(labels)),
         example=_example(field_encoder),
     )
+
+
+def _missing_lists(field_encoder: FieldEncoder, measured_R: np.ndarray, n_rows: int) -> float:
+    """Share of training rows with an empty list; of the measured rows where that is not known."""
+    if not n_rows:
+        return float((measured_R == MISSING_ID).mean()) if len(measured_R) else 0.0
+    return min(float(field_encoder.counts[MISSING_ID] / n_rows), 1.0)
 
 
 def _example(field_encoder: FieldEncoder) -> str | None:
@@ -145,7 +167,7 @@ def _warnings(field_encoder: FieldEncoder, fact: FieldFacts, rows: str) -> list[
     found = []
     if fact.missing > MANY_MISSING:
         found.append(f"{100 * fact.missing:.0f} % of the training rows have no value")
-    if fact.rare > MANY_RARE:
+    if fact.rare > MANY_RARE and list_kind(field_encoder.field) is None:  # a list has other values
         found.append(f"{100 * fact.rare:.0f} % of the training rows have a value too rare to be learned on its own")
     if fact.unknown > max(MANY_UNKNOWN, 2 * fact.rare):
         found.append(f"{100 * fact.unknown:.0f} % of the {rows} have a value that is rare or unseen in training")

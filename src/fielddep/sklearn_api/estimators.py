@@ -84,7 +84,8 @@ class _MDLEstimator(TableEstimator):
             embedding_l2: ridge on embeddings; None: from model and number of rows.
             weight_decay: decay of all weights per step, times the learning rate.
             min_count: values seen fewer times in training share one id; one number, or one per field.
-            kinds: "categorical", "numerical" or "date" by column, where the inferred kind is wrong.
+            kinds: "categorical", "numerical", "both", "date", "list" or "text" by column, where the inferred kind is
+                wrong.
             numeric: how numerical fields are encoded, "quantile", "scale" or "log2"; one word, or one per field.
             handle_unknown: what a value never seen in training does: it counts as rare ("rare"), or is an "error".
             validation: share of the rows held out to know when to stop, unless `fit` gets an `eval_set`.
@@ -191,7 +192,8 @@ class _BaselineEstimator(TableEstimator):
             embedding_l2: ridge on embeddings; None: from model and number of rows.
             weight_decay: decay of all weights per step, times the learning rate.
             min_count: values seen fewer times in training share one id; one number, or one per field.
-            kinds: "categorical", "numerical" or "date" by column, where the inferred kind is wrong.
+            kinds: "categorical", "numerical", "both", "date", "list" or "text" by column, where the inferred kind is
+                wrong.
             numeric: how numerical fields are encoded, "quantile", "scale" or "log2"; one word, or one per field.
             handle_unknown: what a value never seen in training does: it counts as rare ("rare"), or is an "error".
             validation: share of the rows held out to know when to stop, unless `fit` gets an `eval_set`.

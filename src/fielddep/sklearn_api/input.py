@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_array, check_consistent_length, column_or_1d
 
 from fielddep.encoding.encoder import bad_weight
-from fielddep.encoding.values import canonical
+from fielddep.encoding.values import LIST_SEPARATOR, canonical, is_list
 from fielddep.errors import ConfigError, SchemaError
 from fielddep.tables.row_stream import read_table
 from fielddep.wording import listing
@@ -233,16 +233,22 @@ def frame_of(X: Any) -> pl.DataFrame:
 def stack(table: pl.DataFrame, extra: pl.DataFrame) -> pl.DataFrame:
     """Training rows, then validation rows.
 
-    A column with two types becomes text in both, because numbers cast to a common type could lose digits.
+    A column with two types becomes text, or lists of text, in both, because numbers cast to a common type could lose
+    digits.
     """
     absent = [name for name in table.columns if name not in extra.columns]
     if absent:
         raise SchemaError(f"eval_set must have the columns of X; absent: {', '.join(map(repr, absent))}; add them")
     for name in table.columns:
         if table[name].dtype != extra[name].dtype:
-            table = table.with_columns(canonical(table[name]))
-            extra = extra.with_columns(canonical(extra[name]))
+            table = table.with_columns(_texts(table[name]))
+            extra = extra.with_columns(_texts(extra[name]))
     return pl.concat([table, extra.select(table.columns)])
+
+
+def _texts(column: pl.Series) -> pl.Series:
+    texts = canonical(column)
+    return texts.str.split(LIST_SEPARATOR) if is_list(column.dtype) else texts
 
 
 def has_names(X: Any) -> bool:

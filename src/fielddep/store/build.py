@@ -31,7 +31,7 @@ from fielddep.encoding.dates import is_part_name
 from fielddep.encoding.encoder import ColumnTables, Encoder
 from fielddep.encoding.interning import TableInterner, n_threads
 from fielddep.encoding.learn import learn_encoder
-from fielddep.encoding.rows import Array
+from fielddep.encoding.rows import RowArray
 from fielddep.encoding.schema import candidate_names, check_column_names, target_name
 from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, class_warnings, plan_split, split_column
 from fielddep.errors import ConfigError, SchemaError, SourceChangedError, SplitError, TableError, UserError
@@ -346,7 +346,7 @@ class _Reading:
         self._n_saved_values = self._n_values()
 
 
-def _encoded(table: CodedTable, parts: ReadParts, encoder: Encoder, first_row: int) -> Iterator[dict[str, Array]]:
+def _encoded(table: CodedTable, parts: ReadParts, encoder: Encoder, first_row: int) -> Iterator[dict[str, RowArray]]:
     tables = ColumnTables(table, encoder)
     with ThreadPoolExecutor(n_threads()) as threads:
         for start, stop in table.chunks(first_row):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,7 +18,8 @@ import polars as pl
 
 from fielddep.config.settings import Config
 from fielddep.encoding.encoder import Encoder
-from fielddep.encoding.rows import IDS, MEASURES, NUMBERS, TARGET, WEIGHT, Array
+from fielddep.encoding.ragged import Ragged
+from fielddep.encoding.rows import IDS, MEASURES, NUMBERS, TARGET, WEIGHT, Array, RowArray, list_name
 from fielddep.errors import StoreError
 from fielddep.tables.files import MANIFEST, ManifestFormat, write_atomically, write_json
 
@@ -99,11 +100,23 @@ class ArraySpec:
         name: ending of its files.
         dtype: as numpy writes it, little-endian.
         width: columns; 0 for an array with one number per row.
+        ragged: whether each row has a list of numbers. The places where the lists of a shard end are then in a file of
+            their own, `ends`.
     """
 
     name: str
     dtype: str
     width: int = 0
+    ragged: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for the manifest, from which `ArraySpec(**values)` restores it."""
+        return {key: value for key, value in vars(self).items() if key != "ragged" or value}
+
+    @property
+    def ends(self) -> ArraySpec:
+        """For each row of a shard, the number of values in the lists up to it."""
+        return ArraySpec(name=f"{self.name}-ends", dtype="<i8")
 
     @property
     def row_bytes(self) -> int:
@@ -123,6 +136,10 @@ class ArraySpec:
         """
         return f"shard-{shard:05d}.{self.name}"
 
+    def files(self, shard: int) -> tuple[str, ...]:
+        """Names of all files of a shard."""
+        return (self.file(shard), self.ends.file(shard)) if self.ragged else (self.file(shard),)
+
 
 def array_specs(encoder: Encoder) -> tuple[ArraySpec, ...]:
     """The arrays that the rows of an encoder need; a StoreError if it has no target."""
@@ -137,6 +154,7 @@ def array_specs(encoder: Encoder) -> tuple[ArraySpec, ...]:
     specs.append(ArraySpec(name=TARGET, dtype="<i8" if target.task == "multiclass" else "<f4"))
     if encoder.schema.weight is not None:
         specs.append(ArraySpec(name=WEIGHT, dtype="<f4"))
+    specs += [ArraySpec(name=list_name(f), dtype="<i4", ragged=True) for f in layout.lists]
     return (*specs, ArraySpec(name=PARTS, dtype="|u1"))
 
 
@@ -148,13 +166,34 @@ def read_rows(folder: Path, spec: ArraySpec, start: int, stop: int, shard_rows: 
     """
     rows = np.empty(spec.shape(stop - start), dtype=spec.dtype)
     missing = rows.reshape(-1).view(np.uint8).data
+    for shard, first, n_rows in _shards_of(start, stop, shard_rows):
+        n_bytes = n_rows * spec.row_bytes
+        _read_into(folder / spec.file(shard), first * spec.row_bytes, missing[:n_bytes])
+        missing = missing[n_bytes:]
+    return rows.astype(rows.dtype.newbyteorder("="), copy=False)
+
+
+def read_lists(folder: Path, spec: ArraySpec, start: int, stop: int, shard_rows: int) -> Ragged:
+    """The same for an array of lists."""
+    found = [Ragged.of([])]
+    for shard, first, n_rows in _shards_of(start, stop, shard_rows):
+        before = first - 1 if first else first
+        ends = np.empty(first + n_rows - before, dtype=spec.ends.dtype)
+        _read_into(folder / spec.ends.file(shard), before * spec.ends.row_bytes, ends.view(np.uint8).data)
+        offsets = (ends if first else np.concatenate([[0], ends])).astype(np.int64)
+        values = np.empty(offsets[-1] - offsets[0], dtype=spec.dtype)
+        _read_into(folder / spec.file(shard), int(offsets[0]) * spec.row_bytes, values.view(np.uint8).data)
+        found.append(Ragged(values.astype(values.dtype.newbyteorder("="), copy=False), offsets - offsets[0]))
+    return Ragged.concat(found)
+
+
+def _shards_of(start: int, stop: int, shard_rows: int) -> Iterator[tuple[int, int, int]]:
+    """Shard, first row within it and number of rows, for the rows from `start` to `stop`."""
     while start < stop:
         shard, first = divmod(start, shard_rows)
         n_rows = min(shard_rows - first, stop - start)
-        n_bytes = n_rows * spec.row_bytes
-        _read_into(folder / spec.file(shard), first * spec.row_bytes, missing[:n_bytes])
-        start, missing = start + n_rows, missing[n_bytes:]
-    return rows.astype(rows.dtype.newbyteorder("="), copy=False)
+        yield shard, first, n_rows
+        start += n_rows
 
 
 def _read_into(path: Path, offset: int, target: memoryview) -> None:
@@ -192,19 +231,21 @@ class ShardWriter:
         """Bytes and sha256 of every complete file, by name."""
         self.n_rows = self.n_shards * shard_rows
         """Rows written so far."""
-        self._open: list[_HashedFile] = []
+        self._open: dict[str, _HashedFile] = {}
 
     @property
     def n_shards(self) -> int:
         """Complete shards written so far."""
-        return len(self.files) // len(self.specs)
+        return len(self.files) // sum(len(spec.files(0)) for spec in self.specs)
 
-    def append(self, arrays: Mapping[str, Array]) -> None:
+    def append(self, arrays: Mapping[str, RowArray]) -> None:
         """Write rows, given as arrays by name, with one for every spec."""
         n_rows = len(arrays[self.specs[0].name])
         for spec in self.specs:
-            if arrays[spec.name].shape != spec.shape(n_rows):
-                raise ValueError(f"{spec.name} must have shape {spec.shape(n_rows)}; given {arrays[spec.name].shape}")
+            array = arrays[spec.name]
+            shape = (len(array),) if isinstance(array, Ragged) else array.shape
+            if shape != spec.shape(n_rows) or isinstance(array, Ragged) != spec.ragged:
+                raise ValueError(f"{spec.name} must have shape {spec.shape(n_rows)}; given {shape}")
         start = 0
         while start < n_rows:
             stop = min(n_rows, start + self.shard_rows - self.n_rows % self.shard_rows)
@@ -213,20 +254,27 @@ class ShardWriter:
 
     def end_shard(self) -> None:
         """Complete the current shard."""
-        self.files.update({file.path.name: file.finish() for file in self._open})
-        self._open = []
+        self.files.update({name: file.finish() for name, file in self._open.items()})
+        self._open = {}
 
     def close(self) -> None:
         """Close the files of an incomplete shard after a failure."""
-        for file in self._open:
+        for file in self._open.values():
             file.close()
-        self._open = []
+        self._open = {}
 
-    def _write(self, arrays: Mapping[str, Array], n_rows: int) -> None:
+    def _write(self, arrays: Mapping[str, RowArray], n_rows: int) -> None:
+        shard = self.n_shards
         if not self._open:
-            self._open = [_HashedFile(self.folder / spec.file(self.n_shards)) for spec in self.specs]
-        for spec, file in zip(self.specs, self._open, strict=True):
-            file.write(np.ascontiguousarray(arrays[spec.name], dtype=spec.dtype))
+            names = [name for spec in self.specs for name in spec.files(shard)]
+            self._open = {name: _HashedFile(self.folder / name) for name in names}
+        for spec in self.specs:
+            array, file = arrays[spec.name], self._open[spec.file(shard)]
+            if isinstance(array, Ragged):
+                ends = array.offsets[1:] + file.n_bytes // spec.row_bytes
+                self._open[spec.ends.file(shard)].write(np.ascontiguousarray(ends, dtype=spec.ends.dtype))
+                array = array.values
+            file.write(np.ascontiguousarray(array, dtype=spec.dtype))
         self.n_rows += n_rows
         if self.n_rows % self.shard_rows == 0:
             self.end_shard()
@@ -245,11 +293,16 @@ class _HashedFile:
         self._file.write(data)
         self._digest.update(data)
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes written so far."""
+        return self._file.tell()
+
     def finish(self) -> dict[str, Any]:
         """Force the file to disk; returns its size and checksum."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        facts = {"bytes": self._file.tell(), "sha256": self._digest.hexdigest()}
+        facts = {"bytes": self.n_bytes, "sha256": self._digest.hexdigest()}
         self._file.close()
         return facts
 

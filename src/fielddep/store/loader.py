@@ -21,7 +21,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from fielddep.encoding.rows import Batch, EncodedRows, RowNumbers
+from fielddep.encoding.ragged import Ragged
+from fielddep.encoding.rows import Batch, EncodedRows, RowArray, RowNumbers, concat_arrays
 from fielddep.store.shards import MemoryShards, StorePart
 from fielddep.tables.row_stream import prefetch
 
@@ -132,7 +133,10 @@ class _Buffer:
             self.rows = part.shards.rows
         else:
             none = part.shards.read(0, 0)
-            arrays = {name: np.empty((n_rows, *a.shape[1:]), dtype=a.dtype) for name, a in none.arrays.items()}
+            arrays = {
+                name: a if isinstance(a, Ragged) else np.empty((n_rows, *a.shape[1:]), dtype=a.dtype)
+                for name, a in none.arrays.items()
+            }
             self.rows = EncodedRows(layout=part.layout, arrays=arrays)
 
     def fill(self, starts: Sequence[int], chunk_rows: int) -> RowNumbers:
@@ -140,11 +144,16 @@ class _Buffer:
         if not self.part.shards.on_disk:
             return np.concatenate([self.part.numbers(start, start + chunk_rows) for start in starts])
         n_rows = 0
+        lists: dict[str, list[RowArray]] = {n: [] for n, array in self.rows.arrays.items() if isinstance(array, Ragged)}
         for start in starts:
             found = self.part.read(start, start + chunk_rows)
             for name, array in self.rows.arrays.items():
-                array[n_rows : n_rows + len(found)] = found.arrays[name]
+                if isinstance(array, Ragged):
+                    lists[name].append(found.arrays[name])
+                else:
+                    array[n_rows : n_rows + len(found)] = found.arrays[name]
             n_rows += len(found)
+        self.rows = self.rows.with_arrays(**{name: concat_arrays(chunks) for name, chunks in lists.items()})
         return np.arange(n_rows)
 
 

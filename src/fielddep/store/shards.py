@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fielddep.encoding.coded import DEFAULT_SIZES
-from fielddep.encoding.rows import Array, EncodedRows, Layout, RowNumbers
+from fielddep.encoding.rows import EncodedRows, Layout, RowArray, RowNumbers
 from fielddep.encoding.split import PART_NAMES, Parts
 from fielddep.errors import StoreError
-from fielddep.store.format import PARTS, ArraySpec, Stamp, is_manifest, manifest_stamp, read_rows
+from fielddep.store.format import PARTS, ArraySpec, Stamp, is_manifest, manifest_stamp, read_lists, read_rows
 
 COUNTED_ROWS = 1 << 20
 """Rows whose parts are read at a time to count them."""
@@ -146,7 +146,8 @@ class FileShards:
 
     def parts(self, start: int, stop: int) -> Parts:
         """Their parts."""
-        return self._read([PARTS], start, stop)[PARTS]
+        parts: Parts = self._read([PARTS], start, stop)[PARTS]  # type: ignore[assignment]  # one number per row
+        return parts
 
     def check(self) -> None:
         """Raise a StoreError if another store took the place of this one after it was opened.
@@ -160,13 +161,16 @@ class FileShards:
                 "evaluate from the start"
             )
 
-    def _read(self, names: Sequence[str], start: int, stop: int) -> dict[str, Array]:
+    def _read(self, names: Sequence[str], start: int, stop: int) -> dict[str, RowArray]:
         start = min(max(start, 0), self.n_rows)
         stop = min(max(stop, start), self.n_rows)
         try:
-            return {n: read_rows(self.folder, self.arrays[n], start, stop, self.shard_rows) for n in names}
+            return {name: self._read_array(self.arrays[name], start, stop) for name in names}
         finally:
             self.check()  # also if reading failed: a replaced store is the better reason
+
+    def _read_array(self, spec: ArraySpec, start: int, stop: int) -> RowArray:
+        return (read_lists if spec.ragged else read_rows)(self.folder, spec, start, stop, self.shard_rows)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,6 +4,7 @@
     schema.json        schema, numeric scales and bins
     vocabulary.arrow   one row per value: field, value, id, count
     shard-00000.ids    and .numbers, .target, .weight, .parts: raw little-endian arrays
+    shard-00000.list3  and .list3-ends: values of all rows of field 3, and the place where those of each row end
 
 The manifest is written last: a folder without one is not a store. Equal tables and settings give equal bytes, except
 for the names, sizes and modification times of the sources.
@@ -14,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ import polars as pl
 
 from fielddep.config.settings import Config
 from fielddep.encoding.coded import DEFAULT_SIZES
-from fielddep.encoding.encoder import Encoder, UnknownReport
-from fielddep.encoding.rows import Array, EncodedRows, Layout
+from fielddep.encoding.encoder import Encoder
+from fielddep.encoding.ragged import Ragged
+from fielddep.encoding.rows import EncodedRows, Layout, RowArray, concat_arrays
 from fielddep.encoding.split import PART_NAMES, Parts
+from fielddep.encoding.unknown import UnknownReport
 from fielddep.errors import FieldDepError, StoreError
 from fielddep.store.format import (
     PARTS,
@@ -126,7 +129,8 @@ class Store:
             return self.sha256
         state = hashlib.sha256(self.encoder.digest.encode())
         for array in (*self.read(0, self.n_rows).arrays.values(), self.parts(0, self.n_rows)):
-            state.update(np.ascontiguousarray(array).data)
+            for flat in (array.values, array.offsets) if isinstance(array, Ragged) else (array,):
+                state.update(np.ascontiguousarray(flat).data)
         return state.hexdigest()
 
     def verify(self) -> None:
@@ -182,7 +186,7 @@ def stored_rows(
     """
     store.check_encoder(encoder)
     for chunk in store.chunks(part):
-        report = encoder.report(chunk.ids_RF)
+        report = encoder.report(chunk)
         yield chunk if with_target else chunk.with_arrays(target=None, weight=None), report
 
 
@@ -220,9 +224,11 @@ class StoreWriter(ShardWriter):
         """Bytes per row."""
         return sum(spec.row_bytes for spec in self.specs)
 
-    def append(self, arrays: Mapping[str, Array]) -> None:
+    def append(self, arrays: Mapping[str, RowArray]) -> None:
         """Write rows, given as arrays by name: those of `EncodedRows`, and parts."""
-        self._count_parts(arrays[PARTS])
+        parts = arrays[PARTS]
+        assert not isinstance(parts, Ragged)
+        self._count_parts(parts)
         super().append(arrays)
 
     def progress(self) -> dict[str, Any]:
@@ -241,7 +247,7 @@ class StoreWriter(ShardWriter):
             "shard_rows": self.shard_rows,
             "block_rows": self.chunk_rows,
             "block_parts": self._chunk_parts,
-            "arrays": [asdict(spec) for spec in self.specs],
+            "arrays": [spec.to_json() for spec in self.specs],
             "sources": [dict(source) for source in sources],
         }
         if warnings:
@@ -262,7 +268,7 @@ class StoreWriter(ShardWriter):
 
 
 class MemoryWriter:
-    """Collects the rows of a store in memory; each array is allocated once.
+    """Collects the rows of a store in memory; each array but those of lists is allocated once.
 
     Args:
         encoder: what the ids mean.
@@ -275,19 +281,24 @@ class MemoryWriter:
         self.encoder, self.config, self.chunk_rows = encoder, config, chunk_rows
         self.n_rows = 0
         """Rows so far."""
-        self._arrays = {spec.name: np.empty(spec.shape(n_rows), dtype=spec.dtype) for spec in array_specs(encoder)}
+        specs = array_specs(encoder)
+        self._arrays = {s.name: np.empty(s.shape(n_rows), dtype=s.dtype) for s in specs if not s.ragged}
+        self._lists: dict[str, list[RowArray]] = {spec.name: [Ragged.of([])] for spec in specs if spec.ragged}
 
-    def append(self, arrays: Mapping[str, Array]) -> None:
+    def append(self, arrays: Mapping[str, RowArray]) -> None:
         """Add rows, given as arrays by name: those of `EncodedRows`, and parts."""
         stop = self.n_rows + len(arrays[PARTS])
         for name, array in self._arrays.items():
             array[self.n_rows : stop] = arrays[name]
+        for name, chunks in self._lists.items():
+            chunks.append(arrays[name])
         self.n_rows = stop
 
     def finish(self, sources: Sequence[Mapping[str, Any]] = (), warnings: Sequence[str] = ()) -> Store:
         """The store of all rows."""
         row_parts = self._arrays.pop(PARTS)
-        rows = EncodedRows(layout=self.encoder.layout, arrays=self._arrays)
+        lists = {name: concat_arrays(chunks) for name, chunks in self._lists.items()}
+        rows = EncodedRows(layout=self.encoder.layout, arrays={**self._arrays, **lists})
         return Store(
             encoder=self.encoder,
             config=Config(data=self.config.data, split=self.config.split),

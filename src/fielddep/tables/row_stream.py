@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -19,7 +19,7 @@ import polars as pl
 from fielddep.config.settings import DataConfig
 from fielddep.errors import ConfigError, SourceChangedError, TableError, UserError
 from fielddep.tables.delimited import DelimitedFile, Place, Rows, delimited_rows, open_delimited
-from fielddep.tables.json_lines import json_rows, open_json_lines
+from fielddep.tables.json_lines import json_rows, json_schema, open_json_lines
 from fielddep.tables.readers import (
     Source,
     cut_rows,
@@ -241,10 +241,11 @@ def delimited_stream(files: Sequence[DelimitedFile], sources: tuple[SourceFile, 
 def _json_stream(paths: Sequence[Path], config: DataConfig, sources: tuple[SourceFile, ...]) -> RowStream:
     """Rows of JSON lines, every column as text; a file may lack keys of another one, as a line may."""
     files = [open_json_lines(path, encoding=config.encoding) for path in paths]
+    lists = frozenset(name for file in files for name in file.lists)
     return RowStream(
-        schema=pl.Schema({name: pl.String() for file in files for name in file.names}),
+        schema=json_schema(list(dict.fromkeys(name for file in files for name in file.names)), lists),
         sources=sources,
-        readers=tuple(partial(json_rows, file) for file in files),
+        readers=tuple(partial(json_rows, replace(file, lists=lists)) for file in files),
         is_text=True,
         is_packed=_any_packed(sources),
     )

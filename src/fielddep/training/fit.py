@@ -14,6 +14,7 @@ import torch
 
 from fielddep.config.settings import Config, TrainConfig, direct_settings
 from fielddep.config.trees import TreeConfig
+from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.rows import Layout
 from fielddep.encoding.split import Parts
 from fielddep.encoding.target import Target
@@ -192,7 +193,7 @@ def _train_part(
         train=Loader(rows, batch_size=config.batch_size, seed=config.seed),
         validation=prepared.parts["validation"],
         prepare=UnknownTraining(encoder.layout, encoder.counts, rate=config.unknown_rate, seed=config.seed),
-        l2_scale_I=rarity_scale(encoder.counts, config.l2_rarity) if config.l2_rarity else None,
+        l2_scale_I=_l2_scale(encoder, config.l2_rarity),
         observer=observer,
         history=history,
         checkpoints=None if folder is None else CheckpointFolder(folder),
@@ -203,6 +204,10 @@ def _mixed_evaluation(model: FieldModel, prepared: Prepared, history: History) -
     """The validation metrics of both parts together, as a last evaluation after the history of MDL's own."""
     measured = measure(model.outputs, prepared.target, prepared.parts["validation"].chunks())
     return replace(history[-1], validation=measured.metrics, best=True)
+
+
+def _l2_scale(encoder: Encoder, rarity: float) -> torch.Tensor | None:
+    return rarity_scale(encoder.layout.of_owners(encoder.counts), rarity) if rarity else None
 
 
 @contextmanager

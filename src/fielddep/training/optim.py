@@ -7,7 +7,9 @@ What the settings mean under sparse steps:
 
 - `embedding_l2`: each row of the batch adds l2/2 * |e|^2 to its loss for every embedding it looks up, and the loss is
   the mean over the batch. An id looked up c times in a batch of B rows gets the extra gradient l2 * c/B * e; over an
-  epoch, this is a ridge in proportion to the id's count.
+  epoch, this is a ridge in proportion to the id's count. What a row looks up of a
+  value in a list of n is e/n, so such a value counts 1/n^2. A full count would keep values of long lists, whose
+  gradients are n times smaller, from learning at all.
 - `l2_rarity` (p): that gradient is further multiplied by s = a * count^-p, with a such that s is 1 on average over
   the rows of each field. With p = 0, the ridge is the same per look-up. With p = 1, it is the same per id over an
   epoch, which keeps rare ids, that few rows can correct, closest to zero.
@@ -27,6 +29,7 @@ from typing import Literal
 import numpy as np
 import torch
 
+from fielddep.encoding.rows import Inputs
 from fielddep.nn import kernels
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.kernels.network_input import look_up
@@ -45,12 +48,15 @@ class LookedUp:
     counts_U: torch.Tensor
 
     @classmethod
-    def of(cls, ids_BF: torch.Tensor, n_ids: int, *, compiled: bool) -> LookedUp:
-        """Count the ids of a batch."""
+    def of(cls, ids: torch.Tensor, n_ids: int, *, weights: torch.Tensor | None = None, compiled: bool) -> LookedUp:
+        """Count the ids of a batch (B, F), or any ids with weights."""
+        if weights is not None:
+            ids_U, place = torch.unique(ids, return_inverse=True)
+            return cls(ids_U=ids_U, counts_U=weights.new_zeros(len(ids_U)).index_add_(0, place, weights))
         if compiled:
-            lookup = look_up(ids_BF, n_ids)
+            lookup = look_up(ids, n_ids)
             return cls(ids_U=lookup.ids_U, counts_U=lookup.counts_U)
-        ids_U, counts_U = torch.unique(ids_BF, return_counts=True)
+        ids_U, counts_U = torch.unique(ids, return_counts=True)
         return cls(ids_U=ids_U, counts_U=counts_U)
 
     def sum_per_id(self, sparse_gradient: torch.Tensor) -> torch.Tensor:
@@ -92,6 +98,7 @@ class Optimizer:
         self.lr = lr
         self.weight_decay = weight_decay
         self.clip_norm = clip_norm
+        self._is_plain = model.layout.is_plain
         self._modules = dict(model.tables())
         self._tables = {name: table.weight for name, table in self._modules.items()}
         self._l2_scales = {name: _scale_of_rows(table, l2_scale_I) for name, table in self._modules.items()}
@@ -125,13 +132,14 @@ class Optimizer:
             weight.grad = None
 
     @torch.no_grad()
-    def step(self, ids_BF: torch.Tensor) -> None:
-        """Apply the gradients of a batch with these ids."""
+    def step(self, inputs: Inputs) -> None:
+        """Apply the gradients of a batch."""
+        ids_BF = inputs.ids_BF
         compiled = kernels.usable(ids_BF, *self._tables.values(), *self._dense.values())
         tables = {name: weight for name, weight in self._tables.items() if weight.grad is not None}
         if not tables:
             return self._step_dense(compiled)
-        looked_up = self._looked_up(ids_BF, list(tables), compiled=compiled)
+        looked_up = self._looked_up(inputs, list(tables), compiled=compiled)
         gradients = {name: looked_up[name].sum_per_id(w.grad) for name, w in tables.items() if w.grad is not None}
         if not compiled or self.clip_norm is not None:
             self._add_ridge(gradients, looked_up, len(ids_BF))
@@ -149,16 +157,17 @@ class Optimizer:
                 self._advance_rows(name, tables[name], gradient_UD, ids_U)
         return None
 
-    def _looked_up(self, ids_BF: torch.Tensor, names: Sequence[str], *, compiled: bool) -> dict[str, LookedUp]:
+    def _looked_up(self, inputs: Inputs, names: Sequence[str], *, compiled: bool) -> dict[str, LookedUp]:
         """The ids that each table was asked for; tables with a row for every id share the result."""
         found: dict[str, LookedUp] = {}
         of_all = None
+        ids, weights = (inputs.ids_BF, None) if self._is_plain else inputs.looked_up()
         for name in names:
             table = self._modules[name]
             if table.rows_I is not None:
-                found[name] = LookedUp.of(table.rows_of(ids_BF), len(table.weight), compiled=compiled)
+                found[name] = LookedUp.of(table.rows_of(ids), len(table.weight), weights=weights, compiled=compiled)
             else:
-                of_all = of_all or LookedUp.of(ids_BF, len(table.weight), compiled=compiled)
+                of_all = of_all or LookedUp.of(ids, len(table.weight), weights=weights, compiled=compiled)
                 found[name] = of_all
         return found
 

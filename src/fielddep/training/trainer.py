@@ -174,7 +174,7 @@ class Trainer:
         total.backward()  # type: ignore[no-untyped-call]
         if self.device.type == "cpu" or self.state.step % NAN_CHECK_STEPS == 0:
             self._guard(batch, total)
-        self.optimizer.step(batch.inputs.ids_BF)
+        self.optimizer.step(batch.inputs)
         self.model.after_step(self.state.step)
         self._loss_sum += loss.detach()
         self._n_losses += 1

@@ -3,6 +3,7 @@
 - A categorical field gives its local ids as codes of categories, including 0 (missing) and 1 (rare or unknown).
 - A numerical field gives numbers in its order: the standardised number, the number of its quantile bin, or the paper's
   bin of a count. A missing number is NaN.
+- A list or text gives the number of its values, and a column of 0 and 1 for each of its most frequent values.
 - Crosses are skipped, because trees find their own.
 
 Shape legend: R rows.
@@ -10,7 +11,7 @@ Shape legend: R rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,8 @@ from fielddep.encoding.rows import EncodedRows
 from fielddep.encoding.vocabulary import FIRST_ID, MISSING_ID
 from fielddep.store.shards import StorePart
 
+N_LIST_VALUES = 50
+"""Most frequent values of a list that have a column of their own."""
 EXACT_IN_FLOAT32 = 1 << 24
 """float32 holds all whole numbers up to this one."""
 
@@ -38,11 +41,13 @@ class TreeColumns:
         numbers_of: per field None for categories, else the number of every local id, NaN if it has none.
         scaled: column of the standardised numbers, for fields that have one.
         n_ids: number of ids per field.
+        lists: for fields with several values per row, how many of the values have columns, behind those of all fields.
     """
 
     numbers_of: tuple[npt.NDArray[np.float32] | None, ...]
     scaled: dict[int, int]
     n_ids: tuple[int, ...]
+    lists: Mapping[int, int]
 
     @classmethod
     def of(cls, encoder: Encoder) -> TreeColumns:
@@ -52,18 +57,33 @@ class TreeColumns:
             numbers_of=tuple(_numbers_of(field_encoder) for field_encoder in encoder.field_encoders),
             scaled={field: place for place, field in enumerate(layout.numerical)},
             n_ids=layout.n_ids[: len(encoder.field_encoders)],
+            lists={field: min(layout.n_ids[field] - FIRST_ID, N_LIST_VALUES) for field in layout.lists},
         )
 
     @property
     def categorical(self) -> list[int]:
         """Positions of the categorical fields."""
-        return [field for field, numbers in enumerate(self.numbers_of) if numbers is None]
+        numbers = enumerate(self.numbers_of)
+        return [field for field, of_ids in numbers if of_ids is None and field not in self.lists]
 
     def columns(self, rows: EncodedRows) -> list[Column]:
-        """One array per field: int32 codes or float32 numbers."""
-        return [self._column(rows, field) for field in range(len(self.numbers_of))]
+        """One array per field, int32 codes or float32 numbers, and those of the values of lists."""
+        own = [self._column(rows, field) for field in range(len(self.numbers_of))]
+        return [*own, *(column for field in self.lists for column in self._values(rows, field))]
+
+    def _values(self, rows: EncodedRows, field: int) -> list[Column]:
+        """For each of the most frequent values of a list, which have the lowest ids, whether a row has it."""
+        lists = rows.lists_R(field)
+        present = np.zeros((len(rows), FIRST_ID + self.lists[field]), dtype=np.float32)
+        frequent_V = lists.values < present.shape[1]
+        present[lists.row_V[frequent_V], lists.values[frequent_V]] = 1.0
+        return list(present.T[FIRST_ID:])
 
     def _column(self, rows: EncodedRows, field: int) -> Column:
+        if field in self.lists:
+            lists = rows.lists_R(field)
+            empty_R = lists.values[lists.offsets[:-1]] == MISSING_ID
+            return np.where(empty_R, 0, lists.lengths).astype(np.float32)
         ids_R: npt.NDArray[np.int32] = rows.ids_RF[:, field]
         numbers = self.numbers_of[field]
         if numbers is None:

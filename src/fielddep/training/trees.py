@@ -165,10 +165,10 @@ def train_lightgbm(job: TreeJob) -> TrainedTrees:
 
 def _max_bins(columns: TreeColumns) -> list[int]:
     """A bin for every value of a categorical field; LightGBM's default for numbers."""
-    return [
-        DEFAULT_BINS if numbers is not None else max(DEFAULT_BINS, n_ids)
-        for numbers, n_ids in zip(columns.numbers_of, columns.n_ids, strict=True)
-    ]
+    categorical = set(columns.categorical)
+    n_ids = enumerate(columns.n_ids)
+    of_fields = [max(DEFAULT_BINS, n) if field in categorical else DEFAULT_BINS for field, n in n_ids]
+    return of_fields + [DEFAULT_BINS] * sum(columns.lists.values())
 
 
 def lightgbm_settings(data: Prepared) -> dict[str, Any]:

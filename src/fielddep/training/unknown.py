@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fielddep.encoding.rows import Batch, Layout
+from fielddep.encoding.rows import Batch, Layout, ListInput
 
 FLOOR = 1e-3
 """Smallest probability that a value is replaced."""
@@ -38,7 +38,7 @@ class UnknownTraining:
         self.crosses = layout.crosses
         self.rare_F = torch.tensor(layout.offsets, dtype=torch.int64) + 1
         chances = []
-        for field, count in enumerate(counts):
+        for field, count in layout.of_owners(list(enumerate(counts))):
             chance = rate / (rate + np.maximum(count, 1e-9))
             floor = max(FLOOR, MIN_REPLACED / max(float(count.sum()), 1.0))
             chance = np.clip(np.maximum(chance, min(floor, 0.05)), 0.0, 0.5)
@@ -57,5 +57,11 @@ class UnknownTraining:
         for position, (left, right) in enumerate(self.crosses, start=n_fields):
             # A cross of an unknown value is unknown too.
             hidden_BF[:, position] |= hidden_BF[:, left] | hidden_BF[:, right]
-        inputs = batch.inputs._replace(ids_BF=torch.where(hidden_BF, self.rare_F, ids_BF))
+        lists = tuple(self._in_lists(one, generator) for one in batch.inputs.lists)
+        inputs = batch.inputs._replace(ids_BF=torch.where(hidden_BF, self.rare_F, ids_BF), lists=lists)
         return replace(batch, inputs=inputs)
+
+    def _in_lists(self, one: ListInput, generator: torch.Generator) -> ListInput:
+        """The same for every value of the lists of a field."""
+        hidden_V = torch.rand(len(one.ids_V), generator=generator) < self.chance[one.ids_V]
+        return one._replace(ids_V=torch.where(hidden_V, self.rare_F[one.column], one.ids_V))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from fielddep.config.mdl import MDLConfig
-from fielddep.encoding.rows import Batch, Inputs, Layout
+from fielddep.encoding.rows import Batch, Inputs, Layout, ListInput
 from fielddep.nn import kernels
 from fielddep.nn.mdl import MDL
 from fielddep.training.metrics import mean_loss
@@ -28,13 +28,16 @@ class Case:
     n_rows: int
     numerical: tuple[int, ...] = ()
     crosses: tuple[tuple[int, int], ...] = ()
+    lists: tuple[int, ...] = ()
+    shares: tuple[tuple[int, int], ...] = ()
     settings: Mapping[str, object]
     seed: int = 0
 
     @property
     def layout(self) -> Layout:
         names = tuple(f"f{i}" for i in range(len(self.n_ids)))
-        return Layout(names=names, n_ids=self.n_ids, numerical=self.numerical, crosses=self.crosses)
+        special = {"numerical": self.numerical, "crosses": self.crosses, "lists": self.lists, "shares": self.shares}
+        return Layout(names=names, n_ids=self.n_ids, **special)
 
     def model(self, n_outputs: int = 1) -> MDL:
         """Weights that move the refinement far, but not so large that it diverges and blows up rounding."""
@@ -54,7 +57,15 @@ class Case:
         ]
         numbers = torch.randn(self.n_rows, len(self.numerical), generator=generator)
         target = torch.randint(2, (self.n_rows,), generator=generator).float()
-        return Batch(inputs=Inputs(torch.stack(columns, dim=1), numbers), target_B=target)
+        lists = tuple(self._lists(f, generator) for f in self.lists)
+        return Batch(inputs=Inputs(torch.stack(columns, dim=1), numbers, lists), target_B=target)
+
+    def _lists(self, column: int, generator: torch.Generator) -> ListInput:
+        """Lists of one to four values, often the same ones."""
+        lengths = torch.randint(1, 5, (self.n_rows,), generator=generator)
+        starts = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+        drawn = (self.n_ids[column] * torch.rand(int(starts[-1]), generator=generator) ** 2).long()
+        return ListInput(column, self.layout.offsets[column] + drawn, starts)
 
 
 def gradients(model: MDL, batch: Batch, kind: kernels.Choice) -> dict[str, torch.Tensor]:

@@ -110,10 +110,10 @@ class FromTensors(torch.nn.Module):
 def test_a_traced_model_holds_plain_operations_only():
     model, batch = CASE.model().eval(), CASE.batch()
     with torch.no_grad():
-        traced = torch.jit.trace(FromTensors(model), tuple(batch.inputs))
+        traced = torch.jit.trace(FromTensors(model), tuple(batch.inputs[:2]))
         other = CASE.batch(seed=1)
         expected = model(other.inputs)
-        torch.testing.assert_close(traced(*other.inputs), expected, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(traced(*other.inputs[:2]), expected, atol=1e-4, rtol=1e-4)
 
 
 def test_an_unknown_instruction_set_is_refused(monkeypatch):

@@ -38,12 +38,18 @@ def cases(draw: st.DrawFn) -> Case:
     numerical = tuple(sorted(draw(st.sets(st.integers(0, n_fields - 1), max_size=2))))
     sizes = [2 if f in numerical else size for f, size in enumerate(sizes)]
     n_crosses = draw(st.integers(0, 2))
+    lists = tuple(f for f in sorted(draw(st.sets(st.integers(0, n_fields - 1), max_size=2))) if f not in numerical)
+    shares = ()
+    if draw(st.booleans()) and not {0, 1} & set(numerical):
+        shares, sizes[0] = ((0, 1),), sizes[1]
     return Case(
         n_ids=tuple(sizes + [11] * n_crosses),
         d_embed=draw(st.sampled_from([1, 3, 8, 13, 20, 40])),
         n_rows=draw(st.sampled_from([1, 2, 5, 16, 63, 64, 65, 200])),
         numerical=numerical,
         crosses=((0, 1),) * n_crosses,
+        lists=lists,
+        shares=shares,
         settings=draw(st.sampled_from(VARIANTS)),
         seed=draw(st.integers(0, 5)),
     )

@@ -23,7 +23,7 @@ def weights_after(kernel: kernels.Choice, **settings: object) -> dict[str, torch
         batch = CASE.batch(seed)
         gradients(model, batch, "plain")
         with kernels.forced(kernel):
-            optimizer.step(batch.inputs.ids_BF)
+            optimizer.step(batch.inputs)
     return {**{n: w.detach() for n, w in model.named_parameters()}, **optimizer.state()}
 
 
@@ -56,7 +56,7 @@ def test_whole_steps_agree(kind):
             optimizer.zero_grad()
             gradients(model, CASE.batch(seed), kernel)
             with kernels.forced(kernel):
-                optimizer.step(CASE.batch(seed).inputs.ids_BF)
+                optimizer.step(CASE.batch(seed).inputs)
         ends.append({n: w.detach() for n, w in model.named_parameters()})
     for name, weight in ends[1].items():
         # Adam divides by the gradient's own size, so an entry whose gradient is rounding error may go either way.
@@ -71,7 +71,7 @@ def test_ids_that_were_not_looked_up_stay():
     batch = CASE.batch()
     gradients(model, batch, "native")
     with kernels.forced("native"):
-        optimizer.step(batch.inputs.ids_BF)
+        optimizer.step(batch.inputs)
     moved = (model.embedding.weight.detach() != before).any(dim=1)
     assert sorted(batch.inputs.ids_BF.unique().tolist()) == moved.nonzero().flatten().tolist()
 
@@ -105,7 +105,7 @@ def test_a_weight_that_is_not_contiguous_still_moves():
     gradients(model, CASE.batch(), "native")
     model.extra.grad = torch.ones_like(model.extra)
     with kernels.forced("native"):
-        optimizer.step(CASE.batch().inputs.ids_BF)
+        optimizer.step(CASE.batch().inputs)
     assert (model.extra.detach() != before).all()
 
 
@@ -115,7 +115,7 @@ def test_what_was_stepped_counts_as_changed():
     gradients(model, CASE.batch(), "native")
     before = model.embedding.weight._version
     with kernels.forced("native"):
-        optimizer.step(CASE.batch().inputs.ids_BF)
+        optimizer.step(CASE.batch().inputs)
     assert model.embedding.weight._version > before
 
 

@@ -34,8 +34,10 @@ class FieldGate(nn.Module):
 
     def __init__(self, layout: Layout, d_embed: int, context: Sequence[int], hidden: Sequence[int]) -> None:
         super().__init__()
-        owner_I = np.repeat(np.arange(layout.n_columns), layout.n_ids)
-        self.table = EmbeddingTable(layout, d_embed, kept_I=np.isin(owner_I, context)) if context else None
+        kept_I = np.zeros(layout.n_ids_total, dtype=np.bool_)
+        for position in context:
+            kept_I[layout.offsets[position] :][: layout.n_ids[position]] = True
+        self.table = EmbeddingTable(layout, d_embed, kept_I=kept_I) if context else None
         self.vector_1D = None if context else nn.Parameter(torch.zeros(1, d_embed))
         self.register_buffer("positions_X", torch.tensor(context, dtype=torch.int64), persistent=False)
         d_context = max(len(context), 1) * d_embed

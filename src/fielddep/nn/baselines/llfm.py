@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from fielddep.config.factorization import LLFMConfig
 from fielddep.encoding.rows import Inputs, Layout
-from fielddep.nn.embedding import EmbeddingTable
+from fielddep.nn.embedding import EmbeddingTable, rows_of_lists
 from fielddep.nn.interactions import sum_of_products
 from fielddep.nn.model import FieldModel, require_size
 
@@ -99,7 +99,9 @@ class LLFM(FieldModel):
     def start_from(self, inputs: Inputs) -> None:
         """Anchors start as the centres of K-means on these rows."""
         first = inputs.take(slice(self.config.anchor_rows))
-        centres_IM = kmeans(first.ids_BF, self._values(first), len(self.start_IM), self.config.n_anchors)
+        plain = first.plain_columns  # lists take no part in K-means
+        ids_BF, values_BF = first.ids_BF[:, plain], self._values(first)[:, plain]
+        centres_IM = kmeans(ids_BF, values_BF, len(self.start_IM), self.config.n_anchors)
         self.start_IM.copy_(centres_IM)
         self._measure()
 
@@ -127,15 +129,19 @@ class LLFM(FieldModel):
 
     def _distances(self, inputs: Inputs) -> torch.Tensor:
         """Squared distances (B, M) of rows and anchors, minus |x|^2, on which gamma does not depend."""
-        start_BFM = self.start_IM[inputs.ids_BF] * self._values(inputs)[..., None]
+        if inputs.lists:
+            start_BFM = rows_of_lists(self.start_IM[inputs.looked_up()[0]], inputs)
+        else:
+            start_BFM = self.start_IM[inputs.ids_BF]
+        start_BFM = start_BFM * self._values(inputs)[..., None]
         z_BFM: torch.Tensor = start_BFM + self.config.anchor_rate * self.shift(inputs)
-        return self._sizes(inputs.ids_BF) - 2 * z_BFM.sum(dim=1)
+        return self._sizes(inputs) - 2 * z_BFM.sum(dim=1)
 
-    def _sizes(self, ids_BF: torch.Tensor) -> torch.Tensor:
+    def _sizes(self, inputs: Inputs) -> torch.Tensor:
         """|z_k|^2; while training, with its gradient for the ids of the batch, the only ones that move."""
         if not self.training:
             return self.size_M
-        ids_U = torch.unique(ids_BF)
+        ids_U = torch.unique(inputs.looked_up()[0])
         part_M = self._anchors(ids_U).square().sum(dim=0)
         self._moving = (ids_U, part_M.detach())
         return self.size_M + (part_M - part_M.detach())

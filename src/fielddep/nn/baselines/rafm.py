@@ -98,6 +98,9 @@ class RaFM(FieldModel):
     def _lower_levels(self, inputs: Inputs) -> list[LevelProducts]:
         """Products of all levels but the highest, where every embedding is free."""
         level_BF = self.level_I[inputs.ids_BF]
+        for one in inputs.lists:  # the highest of its values, because those of lower levels are zero there
+            highest_B = level_BF.new_zeros(len(level_BF)).scatter_reduce(0, one.row_V, self.level_I[one.ids_V], "amax")
+            level_BF = level_BF.index_copy(1, torch.tensor([one.column], device=level_BF.device), highest_B[:, None])
         return [
             _level_products(table(inputs).unflatten(2, (self.n_outputs, -1)), level_BF > level, joint=self.joint)
             for level, table in enumerate(self.levels[:-1], start=1)
@@ -138,7 +141,7 @@ def levels_of_ids(layout: Layout, thresholds: Sequence[int]) -> npt.NDArray[np.i
     """
     if layout.counts is None:
         return np.full(layout.n_ids_total, 1 + len(thresholds))
-    count_I = np.concatenate(layout.counts)
+    count_I = np.concatenate(layout.of_owners(layout.counts))
     return 1 + np.searchsorted(np.asarray(thresholds), count_I, side="left").astype(np.int64)
 
 

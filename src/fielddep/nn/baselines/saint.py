@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fielddep.config.networks import SAINTConfig
-from fielddep.encoding.rows import Inputs, Layout
+from fielddep.encoding.rows import Inputs, Layout, ListInput
 from fielddep.nn.attention import AttentionLayer, RowAttentionLayer
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.layers import build_mlp
@@ -59,6 +59,8 @@ class SAINT(FieldModel):
         """Keep the first training rows as reference rows, repeated where there are too few."""
         pick_R = torch.arange(len(self.reference_ids_RF), device=inputs.ids_BF.device) % len(inputs.ids_BF)
         self.reference_ids_RF.copy_(inputs.ids_BF[pick_R])
+        for one in inputs.lists:  # of a list, a reference row keeps the first value
+            self.reference_ids_RF[:, one.column] = one.ids_V[one.starts[pick_R]]
         self.reference_numbers_RN.copy_(inputs.numbers_BN[pick_R])
 
     def forward(self, inputs: Inputs) -> torch.Tensor:
@@ -82,10 +84,14 @@ class SAINT(FieldModel):
 
     def _predicted(self, x_BSD: torch.Tensor) -> torch.Tensor:
         """Tokens after all blocks, where every row sees the reference rows."""
-        reference_RSD = self._tokens(Inputs(self.reference_ids_RF, self.reference_numbers_RN))
+        reference_RSD = self._tokens(self._reference())
         for between_fields, between_rows in zip(self.between_fields, self.between_rows, strict=True):
             assert isinstance(between_rows, RowAttentionLayer)
             x_BSD, reference_RSD = between_fields(x_BSD), between_fields(reference_RSD)
             x_BSD = between_rows.towards(x_BSD.flatten(1), reference_RSD.flatten(1)).view_as(x_BSD)
             reference_RSD = between_rows(reference_RSD.flatten(1)).view_as(reference_RSD)
         return x_BSD
+
+    def _reference(self) -> Inputs:
+        lists = tuple(ListInput.single(f, self.reference_ids_RF[:, f]) for f in self.layout.lists)
+        return Inputs(self.reference_ids_RF, self.reference_numbers_RN, lists)

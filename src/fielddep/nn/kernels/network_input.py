@@ -97,6 +97,23 @@ def sum_of_fields(lookup: Lookup, weight_IC: torch.Tensor) -> torch.Tensor:
     return out_BC
 
 
+def dense_gradient(table_UD: torch.Tensor) -> torch.Tensor:
+    """The same table; what computed it gets a dense gradient, where the functions above give a sparse one."""
+    same: torch.Tensor = _DenseGradient.apply(table_UD)  # type: ignore[no-untyped-call]
+    return same
+
+
+class _DenseGradient(Function):
+    @staticmethod
+    def forward(ctx: Any, table_UD: torch.Tensor) -> torch.Tensor:
+        return table_UD.view_as(table_UD)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_table_UD: torch.Tensor) -> torch.Tensor:
+        return d_table_UD.to_dense() if d_table_UD.is_sparse else d_table_UD
+
+
 def _sparse(lookup: Lookup, d_values_UD: torch.Tensor, shape: torch.Size) -> torch.Tensor:
     # Not marked as coalesced: the ids are distinct but not sorted, which adding two such gradients requires.
     return torch.sparse_coo_tensor(lookup.ids_U.unsqueeze(0), d_values_UD, shape, check_invariants=False)
