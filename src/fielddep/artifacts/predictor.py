@@ -19,6 +19,7 @@ from fielddep.encoding.encoder import MAX_NAMES, UnknownReport, check_columns
 from fielddep.encoding.one_row import FEW_ROWS
 from fielddep.encoding.rows import EncodedRows
 from fielddep.encoding.target import Target
+from fielddep.encoding.with_target import warn_of_dropped
 from fielddep.errors import SplitError
 from fielddep.nn.model import predictions
 from fielddep.store.store import PART_NAMES, Store, is_store, stored_rows
@@ -160,10 +161,18 @@ class Predictor:
         frame = read_memory(table) if in_memory(table) else None
         # The last chunk of a long stream is short as well, but not worth an index over the vocabularies.
         row_by_row = frame is not None and len(frame) <= FEW_ROWS
-        first_row = 0
+        drops = with_target and (config or self.bundle.config.data).missing_target == "drop"
+        first_row = n_dropped = 0
         for chunk in self._chunks(table if frame is None else frame, config, with_target=with_target):
-            yield encoder.encode(chunk, with_target=with_target, first_row=first_row, row_by_row=row_by_row)
+            kept = self._with_target(chunk) if drops else chunk
+            if len(kept) or not drops:
+                yield encoder.encode(kept, with_target=with_target, first_row=first_row, row_by_row=row_by_row)
             first_row += len(chunk)
+            n_dropped += len(chunk) - len(kept)
+        warn_of_dropped(self.target.name, n_dropped, first_row)
+
+    def _with_target(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.filter(self.target.is_known(rows[self.target.name], self.bundle.encoder.missing_values))
 
     def _chunks(self, table: Any, config: DataConfig | None, *, with_target: bool) -> Iterator[pl.DataFrame]:
         """The needed columns of a file or stream; all columns of a table in memory, where skipping saves nothing."""

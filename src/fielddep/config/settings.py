@@ -54,6 +54,9 @@ class DataConfig:
     """How a table is read and encoded."""
 
     target: str | None = setting(None, "column to predict")
+    missing_target: Literal["error", "drop"] = setting(
+        "error", "what happens to rows without a target in training and evaluation: an error, or they are dropped"
+    )
     weight: str | None = setting(None, "column of sample weights; it is not a field")
     task: Task = setting("auto", "auto, binary, multiclass or regression; auto looks at the target")
     fields: tuple[str, ...] | None = setting(None, "columns to use; default: all but target, weight and split column")

@@ -21,6 +21,7 @@ from fielddep.encoding.numbers import Moments
 from fielddep.encoding.schema import Field, check_column_names, plan_fields, skip_reason
 from fielddep.encoding.target import ClassLabel, Target, infer_target
 from fielddep.encoding.values import NUMBER_MISSING, as_number, canonical, distinct_values, shorten, try_numbers
+from fielddep.encoding.with_target import rows_with_target
 from fielddep.wording import listing
 
 _MAX_CHANCE_LOG = math.log(1e-6)
@@ -177,6 +178,7 @@ def describe(table: pl.DataFrame, config: Config) -> TableDescription:
     """
     data = config.data
     check_column_names(table.columns, config)
+    table = rows_with_target(table, data)
     target, target_values = None, None
     if data.target is not None:
         target = infer_target(table[data.target], data.task, data.missing_values)

@@ -22,9 +22,9 @@ from fielddep.encoding.crosses import CROSS_PREFIX, Cross, cross_name
 from fielddep.encoding.field import Codec, EncodedField, FieldEncoder
 from fielddep.encoding.numbers import QuantileBins, ScaledNumbers
 from fielddep.encoding.one_row import is_plain
-from fielddep.encoding.rows import IDS, NUMBERS, TARGET, WEIGHT, Array, EncodedRows, Layout
+from fielddep.encoding.rows import IDS, NUMBERS, TARGET, WEIGHT, Array, EncodedRows, Layout, RowNumbers
 from fielddep.encoding.schema import Field, Schema
-from fielddep.encoding.values import as_number, canonical
+from fielddep.encoding.values import as_number
 from fielddep.encoding.vocabulary import FRAME_SCHEMA, MISSING_ID, RARE_ID, Vocabulary
 from fielddep.errors import BundleError, SchemaError
 from fielddep.wording import count, did_you_mean, listing, nearest
@@ -189,7 +189,8 @@ class Encoder:
         targets = target.encode(table[target.name], self.missing_values, first_row=first_row)
         if weight is None:
             return {TARGET: targets}
-        return {TARGET: targets, WEIGHT: _encode_weights(table[weight], self.missing_values, first_row)}
+        numbers = range(first_row, first_row + len(table))
+        return {TARGET: targets, WEIGHT: _encode_weights(table[weight], self.missing_values, numbers)}
 
     def decode(self, encoded: EncodedRows) -> pl.DataFrame:
         """Values of encoded rows: canonical texts, intervals of bins, numbers; null for missing."""
@@ -296,11 +297,12 @@ def bad_weight(name: str, row: int) -> SchemaError:
     return SchemaError(f"weights {name!r} must be 0 or more, none missing; see row {row} (counted from 0)")
 
 
-def _encode_weights(column: pl.Series, missing_values: Iterable[str], first_row: int) -> Numbers:
-    weights = as_number(column, missing_values, first_row=first_row)
+def _encode_weights(column: pl.Series, missing_values: Iterable[str], numbers: Sequence[int] | RowNumbers) -> Numbers:
+    """Weights of rows; an error names the bad row by its entry of `numbers`."""
+    weights = as_number(column, missing_values, first_row=int(numbers[0]) if len(numbers) else 0)
     bad = (weights.is_null() | (weights < 0)).fill_null(True)
     if bad.any():
-        raise bad_weight(column.name, first_row + int(bad.arg_true()[0]))
+        raise bad_weight(column.name, int(numbers[bad.arg_true()[0]]))
     return weights.to_numpy().astype(np.float32)
 
 
@@ -367,7 +369,7 @@ class ColumnTables:
     def _weight(self, name: str, start: int, stop: int) -> Numbers:
         if self._weights is not None:
             return self._weights[self.table.codes(name, start, stop)]
-        return _encode_weights(self.table.numbers(name, start, stop), (), start)
+        return _encode_weights(self.table.numbers(name, start, stop), (), self.table.cells.row_numbers(start, stop))
 
     def _encode(self, f: int, start: int, stop: int) -> tuple[Ids, Numbers | None]:
         name, table = self._names[f], self._fields[f]
@@ -382,7 +384,7 @@ class ColumnTables:
 
     def _target_table(self) -> Array:
         column = self.table.columns[self._target.name]
-        known = canonical(column.values, column.missing_values).is_not_null()
+        known = self._target.is_known(column.values, column.missing_values)
         encoded = self._target.encode(column.values.filter(known), column.missing_values)
         table = np.zeros(len(column.values), dtype=encoded.dtype)
         table[known.to_numpy()] = encoded

@@ -23,6 +23,7 @@ from fielddep.config.settings import DataConfig
 from fielddep.encoding.interning import code_table
 from fielddep.encoding.rows import EncodedRows, RowSample, sample_rows
 from fielddep.encoding.split import SPLIT_VERSION, class_warnings, plan_split
+from fielddep.encoding.with_target import rows_with_target
 from fielddep.errors import UserError
 from fielddep.explain.dependencies import global_dependencies, learns_dependencies
 from fielddep.report.data import data_facts, leaking_fields, training_facts
@@ -279,6 +280,7 @@ def _reading(run: Run, config: DataConfig | None) -> DataConfig:
 def _split_again(bundle: Bundle, table: pl.DataFrame) -> Prepared:
     """The training table with its parts, which follow from the settings."""
     config, encoder = bundle.config, bundle.encoder
+    table = rows_with_target(table, config.data)
     coded = code_table(table, config)
     split = plan_split(coded, config.split, config.data.target)
     parts = split.parts_of(coded, 0, len(table))

@@ -33,6 +33,7 @@ from fielddep.encoding.learn import learn_encoder
 from fielddep.encoding.rows import Array
 from fielddep.encoding.schema import candidate_names, check_column_names, target_name
 from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, class_warnings, plan_split, split_column
+from fielddep.encoding.with_target import coded_with_target
 from fielddep.errors import ConfigError, SchemaError, SourceChangedError, SplitError, TableError, UserError
 from fielddep.observer import Observer
 from fielddep.store.folder import STORE, FileCells, StoreFolder
@@ -142,7 +143,7 @@ class _Encoding:
 
     def run(self) -> Store:
         """Read, split, learn, encode."""
-        table = self._read()
+        table = coded_with_target(self._read(), self.config.data)
         self.observer.on_stage("split", 0, 0.0)
         parts, n_train = self._split(table)
         self.observer.on_stage("learn", 0, 0.0)
@@ -168,8 +169,11 @@ class _Encoding:
         if parts is None:
             split = plan_split(table, self.config.split, self.config.data.target)
             parts = np.concatenate([split.parts_of(table, start, stop) for start, stop in table.chunks()])
-        elif len(parts) != table.n_rows:
-            raise ValueError(f"parts must have one number for each of {table.n_rows} rows; given {len(parts)}")
+        elif len(parts) != (table.source or table).n_rows:
+            n_rows = (table.source or table).n_rows
+            raise ValueError(f"parts must have one number for each of {n_rows} rows; given {len(parts)}")
+        else:
+            parts = parts[table.cells.row_numbers(0, table.n_rows)]
         known = parts
         return lambda start, stop: known[start:stop], int(np.count_nonzero(known == 0))
 
