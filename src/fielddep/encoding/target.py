@@ -13,7 +13,7 @@ import polars as pl
 
 from fielddep.config.metrics import KnownTask
 from fielddep.config.settings import Task
-from fielddep.encoding.values import as_number, canonical, try_numbers
+from fielddep.encoding.values import as_number, boolean_synonyms, canonical, try_numbers
 from fielddep.errors import SchemaError
 from fielddep.wording import listing
 
@@ -86,7 +86,9 @@ class Target:
 
     def _class_index(self, texts: pl.Series) -> pl.Series:
         known = class_texts(self.classes)
-        index: pl.Series = texts.replace_strict(known, list(range(len(known))), default=None, return_dtype=pl.Int64)
+        places = {text: place for place, text in enumerate(known)}
+        places |= {other: places[text] for other, text in boolean_synonyms(pl.Series(known)).items()}
+        index: pl.Series = texts.replace_strict(places, default=None, return_dtype=pl.Int64)
         if index.null_count():
             unknown = texts.filter(index.is_null()).unique().sort().to_list()
             raise SchemaError(
