@@ -22,7 +22,7 @@ CASES = {
     "fm": {"target": "good", "model": "fm"},
     "deepfm, regression": {"target": "cost", "model": "deepfm"},
 }
-METRICS = {"good": ("logloss", "auc"), "kind": ("logloss", "accuracy"), "cost": ("mse", "mae")}
+METRICS = {"good": ("logloss", "auc"), "kind": ("logloss", "accuracy"), "cost": ("rmse", "mae", "r2")}
 
 
 def worse(bundle: Bundle, changed: pl.DataFrame, metric: str) -> float:
