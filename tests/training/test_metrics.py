@@ -86,7 +86,7 @@ def test_r2_is_weighted_and_against_the_mean_of_the_measured_rows(centre):
     for rows in (slice(0, 1), slice(1, 300), slice(300, 300), slice(300, 400)):
         metrics.update(*(torch.from_numpy(values[rows]) for values in (prediction[:, None], y, weights)))
     expected = r2_score(y.astype(float), prediction.astype(float), sample_weight=weights)
-    assert metrics.result()["r2"] == pytest.approx(expected, rel=1e-9)
+    assert metrics.result()["r2"] == pytest.approx(expected, rel=1e-7)
 
 
 def test_one_target_has_no_r2():
