@@ -9,6 +9,10 @@ from typing import Literal, TypeVar
 
 KnownTask = Literal["binary", "multiclass", "regression"]
 Better = Literal["higher", "lower"]
+Monitor = Literal[
+    "loss", "logloss", "auc", "average_precision", "calibration_error", "accuracy", "rmse", "mae", "r2", "mse"
+]
+"""What may stop training: the loss, or any metric."""
 
 T = TypeVar("T")
 
@@ -112,6 +116,16 @@ METRICS: Mapping[str, Metric] = {
             "point. Chance alone raises it, even if every probability is right",
             in_log=False,
         ),
+        Metric(
+            name="average_precision",
+            title="average precision",
+            tasks=("binary",),
+            higher_is_better=True,
+            meaning="mean precision over all rows of the positive class, each at its own score as the threshold; the "
+            "share of the class is guessing, 1 is perfect",
+            in_log=False,
+            in_tables=False,
+        ),
     )
 }
 """Every metric in display order."""
@@ -125,6 +139,16 @@ def loss_name(task: str) -> str:
         ('logloss', 'mse')
     """
     return "mse" if task == "regression" else "logloss"
+
+
+def monitored_metrics(task: str) -> list[str]:
+    """What `train.monitor` may be for a task.
+
+    Example:
+        >>> monitored_metrics("multiclass")
+        ['loss', 'logloss', 'accuracy']
+    """
+    return ["loss", *(name for name, metric in METRICS.items() if task in metric.tasks)]
 
 
 def in_order(found: Mapping[str, T], *, brief: bool = False) -> dict[str, T]:

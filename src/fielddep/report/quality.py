@@ -147,7 +147,7 @@ def learning_section(history: Sequence[Evaluation], loss: str, plots: Plots) -> 
     figure = plots.add("learning", learning_figure(history, title), f"{title} of training and validation rows")
     caption = (
         "Lower is better. If the validation line rises while the training line still falls, the model memorises its "
-        "training rows. The dot marks the parameters that were kept, where the validation loss is lowest."
+        "training rows. The dot marks the parameters that were kept, usually where the validation loss is lowest."
     )
     return captioned(figure, caption)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 import torch
 
+from fielddep.config.metrics import monitored_metrics
 from fielddep.config.settings import Config
 from fielddep.config.trees import TreeConfig
 from fielddep.encoding.rows import Layout
@@ -130,6 +131,7 @@ def train(
 ) -> Trained:
     """Build and train the model that the settings name. Trees are trained in one go, without checkpoints."""
     observer = observer or Observer()
+    _check_monitor(prepared)
     observer.on_prepared(prepared)
     started = time.perf_counter()
     try:
@@ -170,6 +172,20 @@ def _train_network(
     )
     with torch_threads(config.train.threads):
         return model, trainer.fit(resume=resume)
+
+
+def _check_monitor(prepared: Prepared) -> None:
+    """Refuse a monitored metric that the task does not have, or that trees cannot stop by."""
+    monitor, known = prepared.config.train.monitor, monitored_metrics(prepared.target.task)
+    if monitor not in known:
+        raise ConfigError(
+            f"train.monitor must be one of {', '.join(known)} for a {prepared.target.task} target; given {monitor!r}"
+        )
+    if monitor != "loss" and isinstance(prepared.config.model, TreeConfig):
+        raise ConfigError(
+            f"{prepared.config.model.name} stops by the validation loss; given train.monitor = {monitor!r}. Set "
+            "train.monitor = 'loss'"
+        )
 
 
 @contextmanager

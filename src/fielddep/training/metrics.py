@@ -22,7 +22,7 @@ from fielddep.config.metrics import METRICS, loss_name
 from fielddep.encoding.rows import Array, EncodedRows
 from fielddep.encoding.target import Target
 from fielddep.nn.model import predictions
-from fielddep.training.ranking import Column, Ranking, area_under_curve, binned_gap, check_n_rows
+from fielddep.training.ranking import Column, Ranking, area_under_curve, average_precision, binned_gap, check_n_rows
 
 Values = torch.Tensor | Array
 
@@ -100,9 +100,9 @@ class _Spread:
 class Metrics:
     """Streaming metrics of a task.
 
-    Binary: logloss, auc, calibration_error. Multi-class: logloss, accuracy. Regression: rmse, mae and mse, in the
-    target's unit, and r2 against the mean of the rows. `loss` is the logloss or mse. Rows of a single class have no
-    AUC, and rows of a single target no R².
+    Binary: logloss, auc, calibration_error, average_precision. Multi-class: logloss, accuracy. Regression: rmse, mae
+    and mse, in the target's unit, and r2 against the mean of the rows. `loss` is the logloss or mse. Rows of a single
+    class have no AUC and no average precision, and rows of a single target no R².
 
     Args:
         target: what is predicted.
@@ -175,6 +175,8 @@ class Metrics:
         ranking = Ranking(self._scores.values(), self._labels.values(), weights)
         area = area_under_curve(ranking)
         found = {} if area is None else {"auc": area}
+        precision = average_precision(ranking)
+        found |= {} if precision is None else {"average_precision": precision}
         gap = binned_gap(ranking, N_CALIBRATION_BINS, lambda scores: _positive(scores, self.target))
         return {**found, "calibration_error": gap}
 
@@ -231,9 +233,10 @@ def base_rate_metrics(target: Target, base_C: torch.Tensor, chunks: Iterable[Enc
     if target.task != "binary" or not found:
         return found
     # All rows are tied, so every pair counts half and there is one bin.
-    area = {"auc": 0.5} if positive and negative else {}
+    share = positive / (positive + negative)
+    area = {"auc": 0.5, "average_precision": share} if positive and negative else {}
     probability = float(_positive(base_C.float().cpu().numpy(), target)[0])
-    return {**found, **area, "calibration_error": abs(probability - positive / (positive + negative))}
+    return {**found, **area, "calibration_error": abs(probability - share)}
 
 
 def _positive(scores: np.ndarray, target: Target) -> np.ndarray:
