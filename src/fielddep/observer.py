@@ -48,6 +48,9 @@ class Observer:
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """The validation rows were evaluated and, if asked for, a checkpoint written."""
 
+    def on_refit(self, n_rows: int, n_passes: float) -> None:
+        """The first training is over; another begins on training and validation rows, without evaluations."""
+
     def on_end(self) -> None:
         """Training is over: finished, failed or interrupted."""
 

@@ -138,7 +138,7 @@ class Predictor:
             SplitError: if the part of a store has no rows, or a part of a table is requested.
         """
         source = Store.open(table) if is_store(table) else table
-        chosen = part or default_part(source)
+        chosen = part or default_part(source, refit=self.bundle.config.train.refit)
         chunks = (chunk for chunk, _ in self.encoded(source, config, with_target=True, part=chosen))
         return measure(self.logits, self.target, chunks).metrics
 
@@ -226,15 +226,15 @@ def _probability_names(target: Target) -> list[str]:
     return [f"probability_{label}" for label in target.classes]
 
 
-def default_part(table: Any) -> str:
+def default_part(table: Any, *, refit: bool = False) -> str:
     """Which rows `Predictor.evaluate` takes by default.
 
-    For a store, the rows that no training on it has seen: test rows, or validation rows if there are none. All rows
-    for a table, or for a store without a split.
+    For a store, the rows that no training on it has seen: test rows, or validation rows if there are none and the model
+    was not refitted on them. All rows for a table, or for a store without such rows.
     """
     if not isinstance(table, Store):
         return ALL
-    return next((part for part in ("test", "validation") if table.n_rows_of[part]), ALL)
+    return next((part for part in ("test", "validation")[: 2 - refit] if table.n_rows_of[part]), ALL)
 
 
 def _checked_part(store: Store, part: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -74,6 +75,13 @@ class ProgressBar(Observer):
         else:
             assert train.batch_size is not None
             self.batches = -(-self.pass_rows // train.batch_size)
+
+    def on_refit(self, n_rows: int, n_passes: float) -> None:
+        """Log what happens, and let the bar count the passes of the second training."""
+        passes = f"{n_passes:.3g} {'pass' if n_passes == 1 else 'passes'}"
+        self._log(f"refit on {n_rows:,} training and validation rows for {passes}; metrics of validation rows are kept")
+        self.batches = -(-self.batches * n_rows // self.pass_rows)
+        self.pass_rows, self.passes = n_rows, math.ceil(n_passes)
 
     def on_step(self, step: int, n_rows: int, loss: float) -> None:
         """Move the bar, which starts again with every epoch."""

@@ -132,6 +132,9 @@ class TrainConfig:
     monitor: Monitor = setting(
         "loss", "loss, or a metric of the task: stops training and decides which weights are kept"
     )
+    refit: bool = setting(
+        False, "then train again on training and validation rows, for as many passes as gave the best weights"
+    )
     patience: int = setting(6, "evaluations without improvement before training stops", at_least=1)
     plateau_patience: int = setting(2, "evaluations without improvement that count as a plateau", at_least=1)
     plateau_factor: float = setting(

@@ -58,6 +58,13 @@ def report_training(run: Run) -> Path:
     return run.folder / REPORT
 
 
+SEEN = (
+    "the model was refitted on the validation rows: the metrics are those of the training before, but curves and "
+    "explanations of these rows look better than on new ones; hold out test rows (split.test)"
+)
+"""Warning for a refitted model without test rows."""
+
+
 def report_table(run: Run, table: str | Store, out: Path, *, config: DataConfig | None = None) -> MeasuredFacts:
     """Measure a run on a table or store with the target, and write the page.
 
@@ -136,14 +143,16 @@ def _training_report(run: Run, bundle: Bundle, data: Prepared) -> Report:
     training = training_facts(run, bundle, checksum=_checksum(run), parts=sizes, base_C=data.base_C)
     train = sample_rows(data.parts["train"].spread(2 * LEAK_ROWS), LEAK_ROWS).table
     leaks = [] if train is None else leaking_fields(bundle.encoder, train)
-    facts = data_facts(bundle.encoder, sample.rows, rows=measured.rows, leaks=leaks, warnings=data.store.warnings)
+    seen = (SEEN,) if part == "validation" and run.config.train.refit else ()
+    warnings = (*data.store.warnings, *seen)
+    facts = data_facts(bundle.encoder, sample.rows, rows=measured.rows, leaks=leaks, warnings=warnings)
     return _report(run, bundle, training, facts, measured)
 
 
 def _foreign_report(run: Run, bundle: Bundle, table: str | Store, config: DataConfig | None) -> Report:
     """A report on rows that are not those of the training table."""
     predictor = Predictor(bundle, device=run.config.train.device)
-    part = default_part(table)
+    part = default_part(table, refit=bundle.config.train.refit)
     metrics, sample, targets = _measure(predictor, table, config, part)
     name = table.folder.name if isinstance(table, Store) else Path(table).name
     rows = f"{'' if part == ALL else f'{part} '}rows of {name}"

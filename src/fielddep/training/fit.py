@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import polars as pl
 import torch
@@ -24,11 +25,13 @@ from fielddep.nn.layers import BatchNorm
 from fielddep.nn.model import FieldModel
 from fielddep.observer import Observer
 from fielddep.store.loader import Loader
+from fielddep.store.shards import StorePart
 from fielddep.store.store import Store
 from fielddep.training.checkpoint import HISTORY, CheckpointFolder, Evaluation, History
 from fielddep.training.metrics import Measured, base_rate_metrics, measure
 from fielddep.training.optim import rarity_scale
 from fielddep.training.prepare import Prepared, prepare
+from fielddep.training.refit import Passes, Refit
 from fielddep.training.trainer import Trainer
 from fielddep.training.trees import TrainedTrees, train_trees
 from fielddep.training.unknown import UnknownTraining
@@ -46,6 +49,8 @@ def check_device(name: str, setting: str = "device") -> None:
         ) from None
 
 
+AnyTrainer = TypeVar("AnyTrainer", bound=Trainer)
+
 COPIES_IN_TRAINING = {"adagrad": 2, "adam": 3}
 """Copies of all weights in training: the weights and the state of the optimizer. Averaging adds one, and so do the best
 weights without a checkpoint folder. Dense weights also have a gradient of their size; that of a table is sparse."""
@@ -61,7 +66,8 @@ class Trained:
         history: evaluations in order.
         seconds: wall time of training, including evaluations.
         rows_per_s: training rows per second; every tree counts all of them.
-        measured: metrics of validation and test rows; empty until `fit` measures them.
+        measured: metrics of validation and test rows; empty until `fit` measures them. After a refit, those of the
+            validation rows are still of the first training, because the model that is kept has seen them.
         base_rate: metrics of the same rows if the base rate of the training rows is predicted.
     """
 
@@ -114,10 +120,14 @@ def fit(
         prepared = prepare(source, config, parts=parts)
     trained = train(prepared, observer=observer, checkpoints=checkpoints, resume=resume)
     held_out = {name: prepared.parts[name] for name in ("validation", "test") if name in prepared.parts}
-    target, outputs = prepared.target, trained.model.outputs
+    target, measured = prepared.target, {}
+    for name, rows in held_out.items():
+        measured[name] = measure(trained.model.outputs, target, rows.chunks())
+        if name == "validation" and prepared.config.train.refit:  # the model that is kept sees these rows
+            trained = _refit(trained, observer or Observer())
     return replace(
         trained,
-        measured={name: measure(outputs, target, rows.chunks()) for name, rows in held_out.items()},
+        measured=measured,
         base_rate={name: base_rate_metrics(target, prepared.base_C, rows.chunks()) for name, rows in held_out.items()},
     )
 
@@ -131,7 +141,7 @@ def train(
 ) -> Trained:
     """Build and train the model that the settings name. Trees are trained in one go, without checkpoints."""
     observer = observer or Observer()
-    _check_monitor(prepared)
+    _check_stopping(prepared)
     observer.on_prepared(prepared)
     started = time.perf_counter()
     try:
@@ -150,17 +160,41 @@ def train(
 def _train_network(
     prepared: Prepared, observer: Observer, checkpoints: Path | None, *, resume: bool
 ) -> tuple[FieldModel, History]:
-    config, encoder, target = prepared.config, prepared.encoder, prepared.target
+    config = prepared.config
+    _check_memory(prepared.encoder.layout, prepared.target, config, best_in_memory=checkpoints is None)
+    trainer = _trainer(Trainer, prepared, prepared.parts["train"], observer, checkpoints)
+    with torch_threads(config.train.threads):
+        return trainer.model, trainer.fit(resume=resume)
+
+
+def _refit(trained: Trained, observer: Observer) -> Trained:
+    """The same with a new model, trained on training and validation rows for as many passes."""
+    prepared, started = trained.prepared, time.perf_counter()
+    passes = Passes.of(trained.history, prepared.config.train)
+    rows = prepared.store.part(("train", "validation"))
+    observer.on_refit(len(rows), passes.n)
+    trainer = _trainer(Refit, prepared, rows, observer, None)
+    try:
+        with torch_threads(prepared.config.train.threads):
+            trainer.follow(passes)
+    finally:
+        observer.on_end()
+    return replace(trained, model=trainer.model, seconds=trained.seconds + time.perf_counter() - started)
+
+
+def _trainer(
+    kind: type[AnyTrainer], prepared: Prepared, rows: StorePart, observer: Observer, checkpoints: Path | None
+) -> AnyTrainer:
+    """A trainer with a new model for these rows."""
+    config, encoder = prepared.config, prepared.encoder
     assert config.train.batch_size is not None
-    rows = prepared.parts["train"]
-    _check_memory(encoder.layout, target, config, best_in_memory=checkpoints is None)
-    model = build_for(target, encoder.layout, config)
+    model = build_for(prepared.target, encoder.layout, config)
     _check_batches(len(rows), model, config)
     with torch.no_grad():
         model.bias.copy_(prepared.base_C)
-    trainer = Trainer(
+    return kind(
         model,
-        target,
+        prepared.target,
         config.train,
         train=Loader(rows, batch_size=config.train.batch_size, seed=config.train.seed),
         validation=prepared.parts["validation"],
@@ -170,21 +204,20 @@ def _train_network(
         history=History(None if checkpoints is None else checkpoints / HISTORY),
         checkpoints=None if checkpoints is None else CheckpointFolder(checkpoints),
     )
-    with torch_threads(config.train.threads):
-        return model, trainer.fit(resume=resume)
 
 
-def _check_monitor(prepared: Prepared) -> None:
-    """Refuse a monitored metric that the task does not have, or that trees cannot stop by."""
+def _check_stopping(prepared: Prepared) -> None:
+    """Refuse a monitored metric that the task does not have, and what trees cannot do."""
     monitor, known = prepared.config.train.monitor, monitored_metrics(prepared.target.task)
     if monitor not in known:
         raise ConfigError(
             f"train.monitor must be one of {', '.join(known)} for a {prepared.target.task} target; given {monitor!r}"
         )
-    if monitor != "loss" and isinstance(prepared.config.model, TreeConfig):
+    if isinstance(prepared.config.model, TreeConfig) and (monitor != "loss" or prepared.config.train.refit):
+        given = "train.refit = true" if monitor == "loss" else f"train.monitor = {monitor!r}"
         raise ConfigError(
-            f"{prepared.config.model.name} stops by the validation loss; given train.monitor = {monitor!r}. Set "
-            "train.monitor = 'loss'"
+            f"{prepared.config.model.name} stops by the validation loss and keeps those trees; given {given}. Remove "
+            "this setting"
         )
 
 

@@ -154,7 +154,7 @@ class Trainer:
         for batch in self.train.batches(epoch, start):
             self.train_step(batch)
             last = self.state.step == self.n_steps
-            if self.state.step % self.eval_interval == 0 or last:
+            if last or self._is_due():
                 self.state.train_seconds += time.perf_counter() - began
                 self._evaluate_and_decide(last)
                 if self.state.finished:
@@ -181,6 +181,10 @@ class Trainer:
         self._loss_sum += loss.detach()
         self._n_losses += 1
         self.observer.on_step(self.state.step, len(batch), float(loss.detach()))
+
+    def _is_due(self) -> bool:
+        """Whether it is time for an evaluation."""
+        return self.state.step % self.eval_interval == 0
 
     def _evaluate_and_decide(self, last: bool) -> None:
         state = self.state
