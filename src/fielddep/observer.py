@@ -57,6 +57,9 @@ class Observer:
     def on_plan(self, what: str, n_todo: int, n_done: int) -> None:
         """`n_todo` searches, trials or runs are to be done; `n_done` were done before."""
 
+    def on_estimate(self, seconds: float) -> None:
+        """After the first runs: about how long the others will take."""
+
     def on_job(self, title: str, result: JobResult | None) -> None:
         """A search, trial or run begins (None) or has ended."""
 

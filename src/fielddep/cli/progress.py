@@ -12,7 +12,7 @@ from fielddep.cli.console import console
 from fielddep.config.metrics import in_order
 from fielddep.config.trees import TreeConfig
 from fielddep.observer import JobResult, Observer
-from fielddep.wording import duration
+from fielddep.wording import duration, rough_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -111,6 +111,10 @@ class ProgressBar(Observer):
         """Log how much there is to do."""
         self._begin(what, n_todo + n_done, completed=n_done)
         self._log(f"{n_todo} {what} to do" + (f", {n_done} done" if n_done else ""))
+
+    def on_estimate(self, seconds: float) -> None:
+        """Log how long the rest takes."""
+        self._log(f"about {rough_duration(seconds)} left")
 
     def on_job(self, title: str, result: JobResult | None) -> None:
         """Show what is running, and log how it ended."""
