@@ -22,6 +22,7 @@ import polars as pl
 from fielddep.config.settings import Config, Kind
 from fielddep.encoding.coded import DEFAULT_SIZES, Array, Cells, CodedColumn, CodedTable, MemoryCells, Mode, Sizes
 from fielddep.encoding.schema import candidate_names, infer_kind, may_skip, skip_reason
+from fielddep.encoding.split import BY_COLUMN
 from fielddep.encoding.values import as_number, canonical, first_not_a_number, time_numbers
 from fielddep.errors import SplitError
 
@@ -215,7 +216,7 @@ def needed_columns(schema: pl.Schema, config: Config) -> list[str]:
         SchemaError: for a column of lists, structs or bytes.
     """
     wanted = {config.data.target, config.data.weight, *candidate_names(schema.names(), config)}
-    if config.split.method in ("group", "time", "column"):
+    if config.split.method in BY_COLUMN:
         wanted.add(config.split.column)
     names = [name for name in schema.names() if name in wanted]
     for name in names:

@@ -32,7 +32,7 @@ from fielddep.encoding.interning import TableInterner, n_threads
 from fielddep.encoding.learn import learn_encoder
 from fielddep.encoding.rows import Array
 from fielddep.encoding.schema import candidate_names, check_column_names, target_name
-from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, class_warnings, plan_split, split_column
+from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, class_warnings, plan_split
 from fielddep.encoding.with_target import coded_with_target
 from fielddep.errors import ConfigError, SchemaError, SourceChangedError, SplitError, TableError, UserError
 from fielddep.observer import Observer
@@ -118,16 +118,12 @@ def _open_table(source: Source, config: Config) -> RowStream:
     """Open a table and refuse settings that do not fit its columns, before any row is read."""
     stream = open_rows(source, config.data)
     names = stream.schema.names()
-    target = target_name(names, config)
+    target_name(names, config)  # refuses settings without one
     check_column_names(names, config)
     if not isinstance(config.data.crosses, str):
         fields = tuple(candidate_names(names, config))
         for pair in config.data.crosses:
             cross_positions(pair, fields)
-    if config.split.method in ("group", "time", "column"):
-        split_column(names, config.split.column, "split.column")
-    elif config.split.method == "stratified":
-        split_column(names, target, "data.target")
     return stream
 
 
