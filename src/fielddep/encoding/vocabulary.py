@@ -96,6 +96,13 @@ class Vocabulary:
     def _synonyms(self) -> dict[str, str]:
         return boolean_synonyms(self._known)
 
+    @cached_property
+    def _synonym_ids(self) -> pl.DataFrame:
+        """Value and id of every synonym."""
+        places = [(other, self._known.index_of(text)) for other, text in self._synonyms.items()]
+        ids = {other: at + FIRST_ID if at is not None and at < len(self.values) else RARE_ID for other, at in places}
+        return pl.DataFrame({"value": list(ids), "id": list(ids.values())}, schema={"value": pl.String, "id": pl.Int32})
+
     def unknown_rows(self, texts: pl.Series) -> npt.NDArray[np.int64]:
         """Positions of the unknown values."""
         mask = self._look_up(texts).is_null() & texts.is_not_null()
@@ -132,9 +139,6 @@ class Vocabulary:
         values = self._known
         ids = np.full(len(values), RARE_ID, dtype=np.int32)
         ids[: len(self.values)] = np.arange(FIRST_ID, len(self.counts))
-        known = pl.DataFrame({"value": values, "id": ids})
-        for other, value in self._synonyms.items():
-            same = known.filter(pl.col("value") == value)
-            known = pl.concat([known, same.with_columns(value=pl.lit(other))])
+        known = pl.concat([pl.DataFrame({"value": values, "id": ids}), self._synonym_ids])
         asked = pl.DataFrame({"value": texts})
         return asked.join(known, on="value", how="left", maintain_order="left")["id"]
