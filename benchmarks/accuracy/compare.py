@@ -75,7 +75,7 @@ def command(name: str, given: argparse.Namespace) -> list[str]:
         "--seeds": given.seeds,
         "--configs": by_hand if by_hand.exists() else None,
         "--trials": given.trials or bench.trials,
-        "--minutes": given.minutes or bench.minutes,
+        "--search-minutes": given.minutes or bench.minutes,
         "--rows": given.rows,
         "--threads": given.threads,
         "--jobs": given.jobs,

@@ -42,17 +42,26 @@ class Observer:
     def on_prepared(self, prepared: Prepared) -> None:
         """Rows are split and encoded and all settings decided; training begins."""
 
+    def on_part(self, n_batches: int, max_epochs: int, *, direct: bool) -> None:
+        """Training of a network begins: of MDL's direct network, or of the model itself."""
+
     def on_step(self, step: int, n_rows: int, loss: float) -> None:
         """A batch was trained on, with its loss; or a tree was added, with its validation loss."""
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """The validation rows were evaluated and, if asked for, a checkpoint written."""
 
+    def on_refit(self, n_rows: int, n_passes: float) -> None:
+        """The first training is over; another begins on training and validation rows, without evaluations."""
+
     def on_end(self) -> None:
         """Training is over: finished, failed or interrupted."""
 
     def on_plan(self, what: str, n_todo: int, n_done: int) -> None:
         """`n_todo` searches, trials or runs are to be done; `n_done` were done before."""
+
+    def on_estimate(self, seconds: float) -> None:
+        """After the first runs: about how long the others will take."""
 
     def on_job(self, title: str, result: JobResult | None) -> None:
         """A search, trial or run begins (None) or has ended."""
@@ -68,8 +77,8 @@ class Observers(Observer):
 
 
 def _each(events: Sequence[Callable[..., None]]) -> Callable[..., None]:
-    def event(*facts: object) -> None:
+    def event(*facts: object, **named: object) -> None:
         for one in events:
-            one(*facts)
+            one(*facts, **named)
 
     return event

@@ -92,6 +92,21 @@ def duration(seconds: float) -> str:
     return "{} h {} min".format(*divmod(round(seconds / 60), 60))
 
 
+def rough_duration(seconds: float) -> str:
+    """Seconds in one unit, for an estimate.
+
+    Example:
+        >>> [rough_duration(s) for s in (0.2, 40, 100, 833, 5500, 200_000)]
+        ['1 second', '40 seconds', '2 minutes', '14 minutes', '1.5 hours', '56 hours']
+    """
+    if seconds < 90:
+        return count(max(1, round(seconds)), "second")
+    if seconds < 5400:
+        return count(round(seconds / 60), "minute")
+    hours = seconds / 3600
+    return f"{hours:.1f} hours" if hours < 10 else f"{hours:.0f} hours"
+
+
 def format_bytes(n_bytes: float) -> str:
     """The size of a file or of memory.
 

@@ -484,7 +484,9 @@ odd_values = st.one_of(
     st.floats(-9, 9).map(lambda number: f" {number:.2f}"),
     st.dates(datetime.date(2024, 1, 1), datetime.date(2024, 1, 9)),
     st.datetimes(datetime.datetime(2024, 1, 1), datetime.datetime(2024, 1, 9)),
-    st.sampled_from(["red", "disc", "3", "3.0", "True", "FALSE", "", "NA", "nan", "-999", -999, "2024-01-03", "1e400"]),
+    st.sampled_from(
+        ["red", "disc", "3", "3.0", "0", "1.0", "True", "FALSE", "", "NA", "nan", "-999", -999, "2024-01-03", "1e400"]
+    ),
     st.sampled_from(["2024-01-03 00:00:00", "1_000", "+.5", b"x", [1], np.int8(3), np.float32(0.1), Decimal("3.0")]),
 )
 plain_frame = rich_frame().drop("good").with_columns(pl.col("day").cast(pl.String))

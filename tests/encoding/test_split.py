@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 
 from fielddep.config.settings import Config, SplitConfig
 from fielddep.encoding.coded import CodedTable, Sizes
+from fielddep.encoding.describe import describe
 from fielddep.encoding.interning import code_table
 from fielddep.encoding.ordering import draw
-from fielddep.encoding.split import Split, class_warnings, count_parts, plan_split
+from fielddep.encoding.split import Split, class_warnings, count_parts, plan_split, split_column
 from fielddep.encoding.target import Target
 from fielddep.errors import SplitError
+from fielddep.store.build import build_store
 from tests.helpers import raises, states
 
 N = 1000
@@ -119,7 +122,8 @@ def test_every_row_is_equally_likely(method: str) -> None:
     table = coded_table(pl.DataFrame({"y": [f"c{row % 4}" for row in rows], "group": rows // 2}))
     drawn = np.zeros(64)
     for seed in range(n_seeds):
-        config = SplitConfig(method=method, column="group", seed=seed, test=0.25)  # type: ignore[arg-type]
+        column = "group" if method == "group" else None
+        config = SplitConfig(method=method, column=column, seed=seed, test=0.25)  # type: ignore[arg-type]
         drawn += plan_split(table, config, "y").parts_of(table, 0, 64) == 2
     assert np.abs(drawn - n_seeds / 4).max() < 5 * np.sqrt(n_seeds * 0.25 * 0.75)
 
@@ -341,3 +345,30 @@ def test_rows_of_each_part_and_code() -> None:
     counts = count_parts(table, "x", lambda start, stop: parts[start:stop])
     assert table.columns["x"].values.to_list() == [None, "a", "b"]
     assert counts.tolist() == [[40, 80, 0], [0, 0, 40], [0, 40, 0]]
+
+
+@pytest.mark.parametrize(
+    ("values", "column"),
+    [
+        ({"method": "random"}, None),
+        ({"method": "stratified"}, "y"),
+        ({"method": "group", "column": "day"}, "day"),
+        ({"method": "time", "column": "day"}, "day"),
+    ],
+)
+def test_the_column_that_decides(values: dict[str, object], column: str | None) -> None:
+    assert split_column(["day", "y"], settings(**values), "y") == column
+
+
+def test_every_reader_refuses_the_same_column(tmp_path: Path) -> None:
+    """Before a row is read, when a table is described, and when rows are divided."""
+    frame = pl.DataFrame({"a": [1, 2] * 9, "b": [3, 4] * 9, "y": [0, 1] * 9})
+    config = Config().replace({"data.target": "y", "split.method": "group"})
+    for refuse in (
+        lambda: build_store(frame, config, tmp_path / "store"),
+        lambda: describe(frame, config),
+        lambda: split_rows(frame, config.split, "y"),
+    ):
+        with raises(SplitError, "'group'", "split.column"):
+            refuse()
+    assert not (tmp_path / "store").exists()

@@ -97,3 +97,23 @@ def test_unknown_labels_are_named() -> None:
         target.encode(pl.Series("y", ["a", "d", "c"]))
     with raises(SchemaError, "row 6"):
         target.encode(pl.Series("y", ["a", None]), first_row=5)
+
+
+@pytest.mark.parametrize(
+    ("trained", "given"),
+    [
+        ([True, False], [1, 0]),
+        (["True", "False"], ["1", "0"]),
+        ([1, 0], [True, False]),
+        (["1", "0"], ["true", "FALSE"]),
+    ],
+)
+def test_booleans_are_the_labels_0_and_1(trained: list[object], given: list[object]) -> None:
+    target = infer_target(pl.Series("y", trained))
+    assert target.encode(pl.Series("y", given)).tolist() == target.encode(pl.Series("y", trained)).tolist() == [1, 0]
+
+
+def test_numbers_are_no_label_next_to_a_third_one() -> None:
+    target = infer_target(pl.Series("y", ["true", "false", "unknown"]))
+    with raises(SchemaError, "'1'"):
+        target.encode(pl.Series("y", ["true", "1"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fielddep.experiments.processes import Outcome, Task
@@ -20,12 +20,19 @@ def runs(model: str, auc: Sequence[float | str], **others: Any) -> list[RunResul
     ]
 
 
-def run_here(tasks: Sequence[Task[Any]], **_: Any) -> list[Outcome[Any]]:
+def run_here(
+    tasks: Sequence[Task[Any]],
+    *,
+    on_begin: Callable[[Task[Any]], None] = lambda task: None,
+    may_start: Callable[[], bool] = lambda: True,
+    **_: Any,
+) -> list[Outcome[Any]]:
     """`run_tasks` in this process."""
-    return [_outcome(task) for task in tasks]
+    return [_outcome(task, on_begin) if may_start() else Outcome(started=False) for task in tasks]
 
 
-def _outcome(task: Task[Any]) -> Outcome[Any]:
+def _outcome(task: Task[Any], on_begin: Callable[[Task[Any]], None]) -> Outcome[Any]:
+    on_begin(task)
     try:
         outcome = Outcome(value=task.call())
     except RuntimeError as error:

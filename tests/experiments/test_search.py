@@ -18,7 +18,7 @@ from fielddep.errors import MissingExtraError, TrainingError, UserError
 from fielddep.experiments import search as search_module
 from fielddep.experiments import study as study_module
 from fielddep.experiments import trials as trials_module
-from fielddep.experiments.plan import Budget, Contender, Plan, Workspace, find_contender, find_contenders
+from fielddep.experiments.plan import Budget, Contender, Deadline, Plan, Workspace, find_contender, find_contenders
 from fielddep.experiments.search import SearchResult, Tuning, is_searched, search, search_request
 from fielddep.experiments.study import TrialRecord, open_study
 from fielddep.observer import JobResult, Observer
@@ -359,7 +359,7 @@ def test_a_search_has_the_settings_rows_and_threads_of_the_plan(store: Store, tm
     assert lr.keywords["given"] == {**given, "train.threads": 3}
     assert lr.keywords["n_rows"] == 80
     options = {name: value for name, value in fm.keywords.items() if name != "given"}
-    assert options == {"n_rows": 50, "seed": 7, "budget": tuning.work.plan.budget}
+    assert options == {"n_rows": 50, "seed": 7, "budget": tuning.work.plan.budget, "deadline": Deadline()}
 
 
 def test_a_search_that_failed_is_known_by_its_reason_and_tried_again(

@@ -22,13 +22,13 @@ CASES = {
     "fm": {"target": "good", "model": "fm"},
     "deepfm, regression": {"target": "cost", "model": "deepfm"},
 }
-METRICS = {"good": ("logloss", "auc"), "kind": ("logloss", "accuracy"), "cost": ("mse", "mae")}
+METRICS = {"good": ("logloss", "auc"), "kind": ("logloss", "accuracy"), "cost": ("rmse", "mae", "r2")}
 
 
 def worse(bundle: Bundle, changed: pl.DataFrame, metric: str) -> float:
     predictor = Predictor(bundle)
     rise = predictor.evaluate(changed)[metric] - predictor.evaluate(FRAME)[metric]
-    return -rise if metric in ("auc", "accuracy") else rise
+    return -rise if metric in ("auc", "accuracy", "r2") else rise
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
@@ -60,7 +60,7 @@ def test_hiding_importance_equals_emptied_tables(case):
             assert found.worse_FP[metric][f, 0] == pytest.approx(worse(bundle, emptied, metric), rel=1e-4, abs=1e-5)
         if refined:
             without = Predictor(unrefined(bundle)).evaluate(FRAME)[metric] - found.base[metric]
-            sign = -1 if metric in ("auc", "accuracy") else 1
+            sign = -1 if metric in ("auc", "accuracy", "r2") else 1
             assert found.worse_FP[metric][-1, 0] == pytest.approx(sign * without, rel=1e-4, abs=1e-5)
 
 

@@ -66,7 +66,8 @@ def test_the_run_predicts_the_store_and_its_table_as_before(store: Store) -> Non
 
 @pytest.mark.parametrize("part", EVALUATED)
 def test_the_run_measures_the_store_as_before(store: Store, part: str) -> None:
-    assert Predictor(HERE / "run-v1" / "bundle").evaluate(store, part=part) == pytest.approx(EVALUATED[part], abs=1e-5)
+    found = Predictor(HERE / "run-v1" / "bundle").evaluate(store, part=part)
+    assert {name: found[name] for name in EVALUATED[part]} == pytest.approx(EVALUATED[part], abs=1e-5)
 
 
 def test_the_run_opens() -> None:

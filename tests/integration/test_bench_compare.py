@@ -37,9 +37,11 @@ def test_every_table_has_a_plan_of_known_models() -> None:
 def test_a_call_states_budget_sample_and_encoding() -> None:
     rating = words("ml-rating")
     assert rating.startswith("-m fielddep compare ml-rating --models lr,fm,")
-    assert f"--seeds 5 --configs {compare.HERE}/by-hand/ml-rating --trials 10 --minutes 5.0 --threads 1" in rating
-    assert "--minutes 5.0 --rows 200000,fm=1000 --threads 1" in words("ml-rating", rows="200000,fm=1000")
-    assert "--seeds 5 --trials 10 --minutes 5.0 --threads 1" in words("frappe")
+    assert (
+        f"--seeds 5 --configs {compare.HERE}/by-hand/ml-rating --trials 10 --search-minutes 5.0 --threads 1" in rating
+    )
+    assert "--search-minutes 5.0 --rows 200000,fm=1000 --threads 1" in words("ml-rating", rows="200000,fm=1000")
+    assert "--seeds 5 --trials 10 --search-minutes 5.0 --threads 1" in words("frappe")
     assert words("flights").endswith("--out scratch/flights --set data.crosses=auto")
     assert "--models fm,mdl --seeds" in words("frappe", models=["fm", "mdl"])
 

@@ -107,7 +107,7 @@ def test_a_failing_model_is_recorded_and_loses_no_other(compared: Path) -> None:
 
 def test_every_figure_is_kept(compared: Path) -> None:
     run = saved(compared)["lr-0"]
-    assert set(run["metrics"]["test"]) == {"logloss", "auc", "calibration_error"}
+    assert set(run["metrics"]["test"]) == {"logloss", "auc", "calibration_error", "average_precision"}
     for cost in ("n_parameters", "train_seconds", "rows_per_s", "peak_mb", "predict_seconds", "predict_rows_per_s"):
         assert float(str(run[cost])) > 0, cost
     assert 50 < float(str(run["peak_mb"])) < 10_000

@@ -21,7 +21,8 @@ SCHEMA = Schema(
         Field(name="log2", kind="numerical", numeric="log2"),
     )
 )
-TEXT = st.none() | st.sampled_from(["", "a", "b", "5.0", "True", "?"]) | st.text(max_size=4)
+TEXT = st.none() | st.sampled_from(["", "a", "b", "5.0", "True", "1", "0", "?"]) | st.text(max_size=4)
+SAME = {"0": "false", "1": "true", "false": "0", "true": "1"}
 WHOLE = st.none() | st.integers(0, 5) | st.integers(-(2**63), 2**63 - 1)
 NUMBER = st.none() | st.floats(allow_infinity=False, width=32) | st.integers(-3, 3).map(float)
 ROW = st.tuples(TEXT, WHOLE, NUMBER, NUMBER, NUMBER)
@@ -56,17 +57,62 @@ def test_decode_returns_what_was_encoded(train: pl.DataFrame, new: pl.DataFrame,
     for name in ("text", "whole"):
         seen = canonical(train[name])
         counts = {value: int((seen == value).sum()) for value in seen.drop_nulls()}
+        kept = {value for value, count in counts.items() if count >= min_count}
         n_unknown = 0
         for value, back in zip(canonical(new[name]), decoded[name], strict=True):
             if value is None:
                 assert back == (None if seen.has_nulls() else RARE)
-            elif counts.get(value, 0) >= min_count:
+            elif value in kept:
                 assert back == value
+            elif SAME.get(value) in kept and (kept <= {"true", "false"} or not kept & {"true", "false"}):
+                assert back == SAME[value]
             else:
                 assert back == RARE
                 n_unknown += 1
         assert report.unknown[name] == n_unknown
         assert report.missing[name] == canonical(new[name]).null_count()
+
+
+WORDS, DIGITS = ["true", "True", "FALSE"], ["0", "1", "1.0", "-0.0"]
+FLAGS = st.sampled_from(
+    [
+        pl.Series([True, False, True]),
+        pl.Series(WORDS),
+        pl.Series([0, 1, 1]),
+        pl.Series([0.0, 1.0, 1.0]),
+        pl.Series(DIGITS),
+        pl.Series([1, 2, 3]),
+        pl.Series(["true", "unknown"]),
+    ]
+)
+FLAG_SCHEMA = Schema(fields=(Field(name="flag", kind="categorical"), Field(name="other", kind="categorical")))
+
+
+@given(train=FLAGS, strict=st.booleans(), given=st.lists(st.none() | st.booleans() | st.integers(0, 2), max_size=4))
+@settings(max_examples=150, deadline=None)
+def test_booleans_are_the_numbers_0_and_1(train: pl.Series, strict: bool, given: list[object]) -> None:
+    config = Config().replace({"data.handle_unknown": "error" if strict else "rare"}).data
+    encoder = fit_encoder(pl.DataFrame({"flag": train, "other": "x"}), FLAG_SCHEMA, config)
+    known = set(canonical(train))
+    translates = known <= {"true", "false"} or not known & {"true", "false"}
+    ids = dict(zip(encoder.values("flag"), range(9), strict=False))
+    for value in given:
+        text = None if value is None else canonical(pl.Series([value]))[0]
+        spellings = [value] if value is None else [value, text, float(value) if type(value) is int else value]
+        same = SAME.get(text, text) if translates and text not in known else text
+        expected = ids.get(same, 1)
+        for spelling in spellings:
+            frame = pl.DataFrame({"flag": [spelling], "other": ["x"]})
+            by_columns, report = encoder.encode(frame, handle_unknown="rare")
+            by_rows, same_report = encoder.encode(frame, handle_unknown="rare", row_by_row=True)
+            assert by_columns.ids_RF[0, 0] == by_rows.ids_RF[0, 0] == expected
+            assert report == same_report
+            assert report.unknown["flag"] == int(text is not None and same not in ids)
+            one = encoder.encode_row({"flag": spelling, "other": "x"})
+            if one is None:
+                assert strict and report.unknown["flag"]
+            else:
+                assert one.ids_RF[0, 0] == expected
 
 
 @given(train=tables(1), new=tables())

@@ -76,8 +76,8 @@ def test_importance_of_a_regressor():
     model = BaselineRegressor("fm", max_epochs=3).fit(X, TABLE["good"] * 50.0)
     truth = NEW["good"].to_numpy() * 50.0
     found = model.importance(NEW_X, truth, n_repeats=1)
-    assert found.metrics == ("mse", "mae")
-    assert found.base["mse"] == pytest.approx(np.mean((model.predict(NEW_X) - truth) ** 2), rel=1e-4)
+    assert found.metrics == ("rmse", "mae", "r2")
+    assert found.base["rmse"] == pytest.approx(np.mean((model.predict(NEW_X) - truth) ** 2) ** 0.5, rel=1e-4)
 
 
 def test_feature_importances_are_those_of_the_validation_rows(monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_squared_error, roc_auc_score
+from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_squared_error, r2_score, roc_auc_score
 
 from fielddep.encoding.target import Target
 from fielddep.errors import TrainingError
@@ -72,6 +72,27 @@ def test_regression_is_told_in_the_targets_own_unit():
     found = feed(Metrics(target), torch.from_numpy((prediction - 50) / 10).float().unsqueeze(1), standard)
     assert found["mse"] == pytest.approx(mean_squared_error(y, prediction), rel=1e-5)
     assert found["mae"] == pytest.approx(mean_absolute_error(y, prediction), rel=1e-5)
+    assert found["rmse"] == pytest.approx(mean_squared_error(y, prediction) ** 0.5, rel=1e-5)
+    assert found["r2"] == pytest.approx(r2_score(y, prediction), rel=1e-5)
+    assert found["loss"] == found["mse"]
+
+
+@pytest.mark.parametrize("centre", [0.0, 1e4])
+def test_r2_is_weighted_and_against_the_mean_of_the_measured_rows(centre):
+    rng = np.random.default_rng(3)
+    y = (centre + rng.normal(size=400)).astype(np.float32)
+    prediction, weights = y + rng.normal(size=400).astype(np.float32) / 2, rng.random(400).astype(np.float32)
+    metrics = Metrics(Target(name="y", task="regression", mean=7.0, scale=3.0))
+    for rows in (slice(0, 1), slice(1, 300), slice(300, 300), slice(300, 400)):
+        metrics.update(*(torch.from_numpy(values[rows]) for values in (prediction[:, None], y, weights)))
+    expected = r2_score(y.astype(float), prediction.astype(float), sample_weight=weights)
+    assert metrics.result()["r2"] == pytest.approx(expected, rel=1e-7)
+
+
+def test_one_target_has_no_r2():
+    found = feed(Metrics(Target(name="y", task="regression")), torch.zeros(3, 1), torch.ones(3))
+    assert "r2" not in found
+    assert found["rmse"] == 1.0
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-25, 1e20, 1e150])
@@ -81,6 +102,7 @@ def test_no_unit_is_too_large_or_too_small_for_sums(scale):
     found = feed(metrics, logits, targets)
     assert found["mse"] == pytest.approx(0.625 * scale * scale, rel=1e-12)
     assert found["mae"] == pytest.approx(0.75 * scale, rel=1e-12)
+    assert found["rmse"] == pytest.approx(0.625**0.5 * scale, rel=1e-12)
     assert metrics.standard_loss() == 0.625
 
 

@@ -77,4 +77,6 @@ def test_the_base_rate_is_measured_like_any_prediction(weighted, rate, monkeypat
     monkeypatch.setattr(Metrics, "_keep", None)
     found = base_rate_metrics(target, base_C, [rows])
     assert found == pytest.approx(expected, abs=1e-12)
-    assert set(found) == {"logloss", "loss", "calibration_error"} | ({"auc"} if rate == 0.3 else set())
+    assert set(found) == {"logloss", "loss", "calibration_error"} | (
+        {"auc", "average_precision"} if rate == 0.3 else set()
+    )

@@ -9,12 +9,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
 
 from fielddep.encoding.target import Target
 from fielddep.errors import TrainingError
 from fielddep.training import ranking as ranking_module
 from fielddep.training.metrics import N_CALIBRATION_BINS, Metrics
-from fielddep.training.ranking import Column, Ranking, area_under_curve, binned_gap
+from fielddep.training.ranking import Column, Ranking, area_under_curve, average_precision, binned_gap
 from tests.helpers import raises
 
 BINARY = Target(name="y", task="binary", classes=(0, 1))
@@ -76,6 +77,20 @@ def test_auc_equals_the_plain_formula(n_rows, decimals, seed, weighted):
         assert found == pytest.approx(expected, rel=1e-12)
     else:
         assert found == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(1, 80), st.integers(0, 4), st.integers(0, 10_000), st.booleans())
+def test_average_precision_equals_scikit_learns(n_rows, decimals, seed, weighted):
+    rng = np.random.default_rng(seed)
+    scores = (rng.normal(size=n_rows) * 2).round(decimals).astype(np.float32)
+    labels = rng.random(n_rows) < 0.4
+    weights = (rng.random(n_rows) * (rng.random(n_rows) < 0.8)).astype(np.float32) if weighted else None
+    found = average_precision(Ranking(scores, labels, weights))
+    if plain_auc(scores, labels, weights) is None:
+        assert found is None
+    else:
+        assert found == pytest.approx(average_precision_score(labels, scores, sample_weight=weights), rel=1e-6)
 
 
 @settings(max_examples=150, deadline=None)

@@ -20,6 +20,7 @@ from fielddep.encoding.one_row import FEW_ROWS
 from fielddep.encoding.rows import EncodedRows
 from fielddep.encoding.target import Target
 from fielddep.encoding.unknown import UnknownReport
+from fielddep.encoding.with_target import warn_of_dropped
 from fielddep.errors import SplitError
 from fielddep.nn.model import predictions
 from fielddep.store.store import PART_NAMES, Store, is_store, stored_rows
@@ -138,7 +139,7 @@ class Predictor:
             SplitError: if the part of a store has no rows, or a part of a table is requested.
         """
         source = Store.open(table) if is_store(table) else table
-        chosen = part or default_part(source)
+        chosen = part or default_part(source, refit=self.bundle.config.train.refit)
         chunks = (chunk for chunk, _ in self.encoded(source, config, with_target=True, part=chosen))
         return measure(self.logits, self.target, chunks).metrics
 
@@ -161,10 +162,18 @@ class Predictor:
         frame = read_memory(table) if in_memory(table) else None
         # The last chunk of a long stream is short as well, but not worth an index over the vocabularies.
         row_by_row = frame is not None and len(frame) <= FEW_ROWS
-        first_row = 0
+        drops = with_target and (config or self.bundle.config.data).missing_target == "drop"
+        first_row = n_dropped = 0
         for chunk in self._chunks(table if frame is None else frame, config, with_target=with_target):
-            yield encoder.encode(chunk, with_target=with_target, first_row=first_row, row_by_row=row_by_row)
+            kept = self._with_target(chunk) if drops else chunk
+            if len(kept) or not drops:
+                yield encoder.encode(kept, with_target=with_target, first_row=first_row, row_by_row=row_by_row)
             first_row += len(chunk)
+            n_dropped += len(chunk) - len(kept)
+        warn_of_dropped(self.target.name, n_dropped, first_row)
+
+    def _with_target(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.filter(self.target.is_known(rows[self.target.name], self.bundle.encoder.missing_values))
 
     def _chunks(self, table: Any, config: DataConfig | None, *, with_target: bool) -> Iterator[pl.DataFrame]:
         """The needed columns of a file or stream; all columns of a table in memory, where skipping saves nothing."""
@@ -218,15 +227,15 @@ def _probability_names(target: Target) -> list[str]:
     return [f"probability_{label}" for label in target.classes]
 
 
-def default_part(table: Any) -> str:
+def default_part(table: Any, *, refit: bool = False) -> str:
     """Which rows `Predictor.evaluate` takes by default.
 
-    For a store, the rows that no training on it has seen: test rows, or validation rows if there are none. All rows
-    for a table, or for a store without a split.
+    For a store, the rows that no training on it has seen: test rows, or validation rows if there are none and the model
+    was not refitted on them. All rows for a table, or for a store without such rows.
     """
     if not isinstance(table, Store):
         return ALL
-    return next((part for part in ("test", "validation") if table.n_rows_of[part]), ALL)
+    return next((part for part in ("test", "validation")[: 2 - refit] if table.n_rows_of[part]), ALL)
 
 
 def _checked_part(store: Store, part: str) -> str | None:

@@ -11,7 +11,6 @@ import typer
 from fielddep.cli.console import console, log, print_grid
 from fielddep.cli.options import QuietOption, RawOption, SetOption, TargetOption, TaskOption
 from fielddep.cli.search import (
-    MinutesOption,
     OutOption,
     SourceArgument,
     ThreadsOption,
@@ -47,6 +46,13 @@ ControlOption = Annotated[
     str | None,
     typer.Option("--control", help="Model that the others are tested against. Default: mdl.", metavar="NAME"),
 ]
+SearchMinutesOption = Annotated[
+    float | None, typer.Option("--search-minutes", help="Maximum minutes per search.", metavar="M")
+]
+MinutesOption = Annotated[
+    float | None,
+    typer.Option("--minutes", help="Minutes after which no training starts; a later call continues.", metavar="M"),
+]
 JobsOption = Annotated[int, typer.Option("--jobs", help="Runs at the same time.", metavar="N", min=1)]
 NoRetryOption = Annotated[bool, typer.Option("--no-retry", help="Do not repeat failed searches and runs.")]
 
@@ -62,6 +68,7 @@ def compare(
     configs: ConfigsOption = None,
     search: SearchOption = True,
     trials: TrialsOption = 30,
+    search_minutes: SearchMinutesOption = None,
     minutes: MinutesOption = None,
     rows: RowsOption = None,
     control: ControlOption = None,
@@ -92,7 +99,7 @@ def compare(
     plan = Plan(
         contenders=contenders,
         n_seeds=seeds,
-        budget=Budget(trials=trials, minutes=minutes) if search else None,
+        budget=Budget(trials=trials, minutes=search_minutes) if search else None,
         configs=configs,
         given=fixed,
         search_rows=search_rows,
@@ -100,6 +107,7 @@ def compare(
         threads=threads,
         n_jobs=jobs,
         keep_failed=no_retry,
+        minutes=minutes,
     )
     check_control(control, out, plan)
     log_no_tests(control, out, plan)

@@ -52,7 +52,7 @@ def evaluate(
 
     predictor = open_predictor(run, device)
     source = find_store(table) or table
-    chosen = part or default_part(source)
+    chosen = part or default_part(source, refit=predictor.bundle.config.train.refit)
     reading = reading_of(predictor.bundle, set_)
     metrics = predictor.evaluate(source, config=reading, part=chosen)
     trained_on = _run_trained_on(run, source, reading) if isinstance(source, str) else None

@@ -149,7 +149,8 @@ def print_run(run: Run) -> None:
     """Metrics next to those of the base rate, the speed, and where the run is."""
     metrics = run.metrics
     part = "test" if "test" in metrics else "validation"
-    print_metrics({"model": metrics[part], "base rate": metrics[f"{part}_base_rate"]}, title=f"{part} rows")
+    title = f"{part} rows" + (", before the refit" if part == "validation" and run.config.train.refit else "")
+    print_metrics({"model": metrics[part], "base rate": metrics[f"{part}_base_rate"]}, title=title)
     rate = run.history[-1].rows_per_s
     console().print(f"trained at {rate:,.0f} rows/s, saved in {run.folder}", soft_wrap=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from fielddep.cli.console import console
 from fielddep.config.metrics import in_order
 from fielddep.config.trees import TreeConfig
 from fielddep.observer import JobResult, Observer
-from fielddep.wording import duration
+from fielddep.wording import duration, rough_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -51,6 +52,7 @@ class ProgressBar(Observer):
         )
         self.task = self.live.add_task("", total=None, note="", visible=False)
         self.title, self.validation = "", ""
+        self.has_direct = False
         self.started, self.n_rows = 0.0, 0
 
     def on_stage(self, stage: str, n_rows: int, share: float | None) -> None:
@@ -71,9 +73,23 @@ class ProgressBar(Observer):
         if isinstance(model, TreeConfig):  # all trees are one pass
             self.pass_rows, self.passes = self.pass_rows * model.max_trees, 1
             self.batches = model.max_trees
-        else:
-            assert train.batch_size is not None
-            self.batches = -(-self.pass_rows // train.batch_size)
+
+    def on_part(self, n_batches: int, max_epochs: int, *, direct: bool) -> None:
+        """Note how many batches a pass has, and log which network is trained."""
+        self.batches, self.passes = n_batches, max_epochs
+        self.title = ""
+        if direct:
+            self._log("training the direct network, which sees the numbers")
+        elif self.has_direct:
+            self._log("training MDL on the same rows; both are mixed afterwards")
+        self.has_direct = direct
+
+    def on_refit(self, n_rows: int, n_passes: float) -> None:
+        """Log what happens, and let the bar count the passes of the second training."""
+        passes = f"{n_passes:.3g} {'pass' if n_passes == 1 else 'passes'}"
+        self._log(f"refit on {n_rows:,} training and validation rows for {passes}; metrics of validation rows are kept")
+        self.batches = -(-self.batches * n_rows // self.pass_rows)
+        self.pass_rows, self.passes = n_rows, math.ceil(n_passes)
 
     def on_step(self, step: int, n_rows: int, loss: float) -> None:
         """Move the bar, which starts again with every epoch."""
@@ -103,6 +119,10 @@ class ProgressBar(Observer):
         """Log how much there is to do."""
         self._begin(what, n_todo + n_done, completed=n_done)
         self._log(f"{n_todo} {what} to do" + (f", {n_done} done" if n_done else ""))
+
+    def on_estimate(self, seconds: float) -> None:
+        """Log how long the rest takes."""
+        self._log(f"about {rough_duration(seconds)} left")
 
     def on_job(self, title: str, result: JobResult | None) -> None:
         """Show what is running, and log how it ended."""

@@ -9,6 +9,10 @@ from typing import Literal, TypeVar
 
 KnownTask = Literal["binary", "multiclass", "regression"]
 Better = Literal["higher", "lower"]
+Monitor = Literal[
+    "loss", "logloss", "auc", "average_precision", "calibration_error", "accuracy", "rmse", "mae", "r2", "mse"
+]
+"""What may stop training: the loss, or any metric."""
 
 T = TypeVar("T")
 
@@ -21,7 +25,10 @@ class Metric:
         name: key in saved files.
         title: name for readers.
         meaning: how to read it.
+        lowest: the smallest possible value.
         in_log: whether short lists, such as a line of the training log, show it.
+        in_tables: whether tables for readers show it; saved files have every metric.
+        instead: metric that tells readers the same; where it is known, this one is not shown.
     """
 
     name: str
@@ -29,8 +36,11 @@ class Metric:
     tasks: tuple[KnownTask, ...]
     higher_is_better: bool = False
     unit: Literal["", "target", "target²"] = ""
+    lowest: float = 0.0
     meaning: str
     in_log: bool = True
+    in_tables: bool = True
+    instead: str | None = None
 
     @property
     def highest(self) -> float:
@@ -53,11 +63,19 @@ METRICS: Mapping[str, Metric] = {
             meaning="how much probability was missing from what happened; confident errors cost most",
         ),
         Metric(
+            name="rmse",
+            title="RMSE",
+            tasks=("regression",),
+            unit="target",
+            meaning="root of the mean squared error: like MAE, but large errors count most",
+        ),
+        Metric(
             name="mse",
             title="MSE",
             tasks=("regression",),
             unit="target²",
-            meaning="mean squared error; large errors count most",
+            meaning="mean squared error, which training minimises",
+            instead="rmse",
         ),
         Metric(
             name="auc",
@@ -82,6 +100,15 @@ METRICS: Mapping[str, Metric] = {
             meaning="mean absolute error: the average size of an error, in the unit of the target",
         ),
         Metric(
+            name="r2",
+            title="R²",
+            tasks=("regression",),
+            higher_is_better=True,
+            lowest=-math.inf,
+            meaning="share of the variance of the target that is predicted; 0 is always predicting the mean of these "
+            "rows, 1 is perfect",
+        ),
+        Metric(
             name="calibration_error",
             title="calibration error",
             tasks=("binary",),
@@ -89,9 +116,19 @@ METRICS: Mapping[str, Metric] = {
             "point. Chance alone raises it, even if every probability is right",
             in_log=False,
         ),
+        Metric(
+            name="average_precision",
+            title="average precision",
+            tasks=("binary",),
+            higher_is_better=True,
+            meaning="mean precision over all rows of the positive class, each at its own score as the threshold; the "
+            "share of the class is guessing, 1 is perfect",
+            in_log=False,
+            in_tables=False,
+        ),
     )
 }
-"""Every metric in display order; the first of a task is its loss."""
+"""Every metric in display order."""
 
 
 def loss_name(task: str) -> str:
@@ -101,17 +138,30 @@ def loss_name(task: str) -> str:
         >>> loss_name("multiclass"), loss_name("regression")
         ('logloss', 'mse')
     """
-    return next(metric.name for metric in METRICS.values() if task in metric.tasks)
+    return "mse" if task == "regression" else "logloss"
+
+
+def monitored_metrics(task: str) -> list[str]:
+    """What `train.monitor` may be for a task.
+
+    Example:
+        >>> monitored_metrics("multiclass")
+        ['loss', 'logloss', 'accuracy']
+    """
+    return ["loss", *(name for name, metric in METRICS.items() if task in metric.tasks)]
 
 
 def in_order(found: Mapping[str, T], *, brief: bool = False) -> dict[str, T]:
-    """Known metrics in display order; with `brief`, only those of short lists.
+    """Metrics for readers in display order; with `brief`, only those of short lists.
+
+    The MSE is shown only for files from before the RMSE was measured.
 
     Example:
         >>> in_order({"loss": 0.2, "calibration_error": 0.01, "auc": 0.9, "logloss": 0.2})
         {'logloss': 0.2, 'auc': 0.9, 'calibration_error': 0.01}
     """
-    return {name: found[name] for name, metric in METRICS.items() if name in found and (metric.in_log or not brief)}
+    known = [metric for name, metric in METRICS.items() if name in found and metric.instead not in found]
+    return {metric.name: found[metric.name] for metric in known if (metric.in_log if brief else metric.in_tables)}
 
 
 def metric_title(name: str) -> str:

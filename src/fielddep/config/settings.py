@@ -20,6 +20,7 @@ import tomli_w
 from fielddep.config import MODEL_CONFIGS, NETWORKS
 from fielddep.config.decode import RENAMED, check_range, decode
 from fielddep.config.mdl import LEARNING_RATES, MDLConfig, ModelConfig, setting
+from fielddep.config.metrics import Monitor
 from fielddep.errors import ConfigError
 from fielddep.wording import did_you_mean
 
@@ -54,6 +55,9 @@ class DataConfig:
     """How a table is read and encoded."""
 
     target: str | None = setting(None, "column to predict")
+    missing_target: Literal["error", "drop"] = setting(
+        "error", "what happens to rows without a target in training and evaluation: an error, or they are dropped"
+    )
     weight: str | None = setting(None, "column of sample weights; it is not a field")
     task: Task = setting("auto", "auto, binary, multiclass or regression; auto looks at the target")
     fields: tuple[str, ...] | None = setting(None, "columns to use; default: all but target, weight and split column")
@@ -147,6 +151,12 @@ class TrainConfig:
     eval_every: float | None = setting(
         None, "evaluations per epoch, such as 4; below 1: one evaluation every 1/eval_every epochs; default: 4", above=0
     )
+    monitor: Monitor = setting(
+        "loss", "loss, or a metric of the task: stops training and decides which weights are kept"
+    )
+    refit: bool = setting(
+        False, "then train again on training and validation rows, for as many passes as gave the best weights"
+    )
     patience: int = setting(6, "evaluations without improvement before training stops", at_least=1)
     plateau_patience: int = setting(2, "evaluations without improvement that count as a plateau", at_least=1)
     plateau_factor: float = setting(
@@ -159,7 +169,7 @@ class TrainConfig:
         at_least=0,
         below=1,
     )
-    min_delta: float = setting(0.0, "smallest drop of the validation loss that counts as an improvement", at_least=0)
+    min_delta: float = setting(0.0, "smallest change of the monitored metric that counts as improvement", at_least=0)
     embedding_l2: float | None = setting(
         None,
         "ridge on embeddings: to its loss, every row adds embedding_l2 / 2 * |e|^2 for each embedding it looks up; "

@@ -53,18 +53,25 @@ class Sizes:
 DEFAULT_SIZES = Sizes()
 
 
-class Cells(Protocol):
-    """Cells of all rows, column by column."""
+class ReadCells(Protocol):
+    """Cells of rows, column by column."""
 
     @property
     def n_rows(self) -> int:
         """Rows so far."""
 
+    def read(self, column: int, start: int, stop: int) -> Iterator[Array]:
+        """Cells of a column from row `start` to `stop`, in one or more arrays."""
+
+    def row_numbers(self, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """Numbers of these rows in the table that was read."""
+
+
+class Cells(ReadCells, Protocol):
+    """Cells that are still being read; all rows are kept."""
+
     def append(self, columns: Sequence[Array | None]) -> None:
         """Add the next rows; None for a column that is skipped."""
-
-    def read(self, column: int, start: int, stop: int) -> Iterator[Array]:
-        """Cells of a column from row `start` to `stop`, one array per `append`."""
 
 
 class MemoryCells:
@@ -90,6 +97,10 @@ class MemoryCells:
             cells = self._chunks[chunk][column]
             assert cells is not None, "a skipped column is never read"
             yield cells[first:last]
+
+    def row_numbers(self, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """The rows themselves."""
+        return np.arange(start, stop)
 
 
 def places(row_ends: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
@@ -144,11 +155,19 @@ class CodedColumn:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CodedTable:
-    """Rows of codes and numbers; see `CodedColumn`. Get one from `interning.TableInterner`."""
+    """Rows of codes and numbers; see `CodedColumn`. Get one from `interning.TableInterner`.
 
-    cells: Cells
+    Attributes:
+        cells: codes and numbers of the rows.
+        columns: the columns by name. They may know values that none of the rows has.
+        sizes: limits on rows and values.
+        source: the table that was read, if some of its rows were dropped.
+    """
+
+    cells: ReadCells
     columns: Mapping[str, CodedColumn]
     sizes: Sizes
+    source: CodedTable | None = None
 
     @property
     def n_rows(self) -> int:
@@ -198,24 +217,27 @@ class CodedTable:
         return counts
 
     def missing_rows(self, name: str) -> npt.NDArray[np.int64]:
-        """Numbers of the rows whose cell is missing, for a column of mode "numbers"."""
-        chunks = [np.flatnonzero(np.isnan(self.keys(name, *chunk))) + chunk[0] for chunk in self.chunks()]
+        """Numbers, in the table that was read, of the rows whose cell is missing; for a column of mode "numbers"."""
+        chunks = [self.cells.row_numbers(*chunk)[np.isnan(self.keys(name, *chunk))] for chunk in self.chunks()]
         return np.concatenate([np.empty(0, dtype=np.int64), *chunks])
 
     def first_row(self, name: str, is_wanted: npt.NDArray[np.bool_]) -> int:
-        """First row whose code is wanted; `is_wanted` has one entry per code."""
+        """Number, in the table that was read, of the first row whose code is wanted, an entry of `is_wanted`."""
         for start, stop in self.chunks():
             found = is_wanted[self.codes(name, start, stop)]
             if found.any():
-                return start + int(np.argmax(found))
+                return int(self.cells.row_numbers(start, stop)[np.argmax(found)])
         raise LookupError(f"no row of {name!r} has such a value")
 
     def check_numbers(self, name: str) -> None:
-        """Raise a SchemaError, with the row, if a column holds anything but finite numbers and missing values."""
+        """Raise a SchemaError, with the row, if a column holds anything but finite numbers and missing values.
+
+        Dropped rows are checked too: their values are among the different values of the column.
+        """
         column = self.columns[name]
         if column.mode == "numbers":
             return  # checked row by row when it was read
         bad = first_not_a_number(column.values, column.missing_values)
         if bad is not None:
-            row = self.first_row(name, np.arange(len(column.values)) == bad)
+            row = (self.source or self).first_row(name, np.arange(len(column.values)) == bad)
             as_number(column.values.slice(bad, 1), column.missing_values, first_row=row)

@@ -25,6 +25,7 @@ from fielddep.encoding.numbers import Moments
 from fielddep.encoding.schema import Plan, candidate_names, check_column_names, choose_kind, plan_field, skip_reason
 from fielddep.encoding.target import ClassLabel, Target, infer_target, target_score
 from fielddep.encoding.values import NUMBER_MISSING, as_number, canonical, distinct_values, shorten, try_numbers
+from fielddep.encoding.with_target import rows_with_target
 from fielddep.wording import listing
 
 _MAX_CHANCE_LOG = math.log(1e-6)
@@ -160,8 +161,8 @@ class FieldSummary:
     examples: tuple[tuple[str, int], ...]
     warnings: tuple[str, ...] = ()
     separator: str | None = None
-    reason: str = ""
     """What stands between the values of a list that is given as text."""
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +186,7 @@ def describe(table: pl.DataFrame, config: Config) -> TableDescription:
     """
     data = config.data
     check_column_names(table.columns, config)
+    table = rows_with_target(table, data)
     target, target_values = None, None
     if data.target is not None:
         target = infer_target(table[data.target], data.task, data.missing_values)

@@ -34,12 +34,13 @@ from fielddep.encoding.rows import (
     EncodedRows,
     Layout,
     RowArray,
+    RowNumbers,
     list_name,
 )
 from fielddep.encoding.schema import Field, Schema
 from fielddep.encoding.target import Target
 from fielddep.encoding.unknown import UnknownReport, best_ids
-from fielddep.encoding.values import as_number, canonical
+from fielddep.encoding.values import as_number
 from fielddep.encoding.vocabulary import FRAME_SCHEMA, MISSING_ID, RARE_ID, Vocabulary
 from fielddep.errors import BundleError, SchemaError
 from fielddep.wording import count, did_you_mean, listing, nearest
@@ -186,7 +187,8 @@ class Encoder:
         targets = target.encode(table[target.name], self.missing_values, first_row=first_row)
         if weight is None:
             return {TARGET: targets}
-        return {TARGET: targets, WEIGHT: _encode_weights(table[weight], self.missing_values, first_row)}
+        numbers = range(first_row, first_row + len(table))
+        return {TARGET: targets, WEIGHT: _encode_weights(table[weight], self.missing_values, numbers)}
 
     def decode(self, encoded: EncodedRows) -> pl.DataFrame:
         """Values of encoded rows: canonical texts, intervals of bins, numbers, joined lists; null for missing."""
@@ -324,11 +326,12 @@ def bad_weight(name: str, row: int) -> SchemaError:
     return SchemaError(f"weights {name!r} must be 0 or more, none missing; see row {row} (counted from 0)")
 
 
-def _encode_weights(column: pl.Series, missing_values: Iterable[str], first_row: int) -> Numbers:
-    weights = as_number(column, missing_values, first_row=first_row)
+def _encode_weights(column: pl.Series, missing_values: Iterable[str], numbers: Sequence[int] | RowNumbers) -> Numbers:
+    """Weights of rows; an error names the bad row by its entry of `numbers`."""
+    weights = as_number(column, missing_values, first_row=int(numbers[0]) if len(numbers) else 0)
     bad = (weights.is_null() | (weights < 0)).fill_null(True)
     if bad.any():
-        raise bad_weight(column.name, first_row + int(bad.arg_true()[0]))
+        raise bad_weight(column.name, int(numbers[bad.arg_true()[0]]))
     return weights.to_numpy().astype(np.float32)
 
 
@@ -359,7 +362,7 @@ class TargetCodec:
 
     def _encode_values(self) -> Array:
         column = self.table.columns[self.target.name]
-        known = canonical(column.values, column.missing_values).is_not_null()
+        known = self.target.is_known(column.values, column.missing_values)
         encoded = self.target.encode(column.values.filter(known), column.missing_values)
         table = np.zeros(len(column.values), dtype=encoded.dtype)
         table[known.to_numpy()] = encoded
@@ -423,7 +426,7 @@ class ColumnTables:
     def _weight(self, name: str, start: int, stop: int) -> Numbers:
         if self._weights is not None:
             return self._weights[self.table.codes(name, start, stop)]
-        return _encode_weights(self.table.numbers(name, start, stop), (), start)
+        return _encode_weights(self.table.numbers(name, start, stop), (), self.table.cells.row_numbers(start, stop))
 
     def _encode(self, f: int, start: int, stop: int) -> tuple[Ids, Numbers | None, Numbers | None]:
         """Ids, numbers and measures of a field."""

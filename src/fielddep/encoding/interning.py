@@ -24,6 +24,7 @@ from fielddep.encoding.coded import DEFAULT_SIZES, Array, Cells, CodedColumn, Co
 from fielddep.encoding.dates import find_format, is_date_type, read_times, time_numbers
 from fielddep.encoding.kinds import infer_kind
 from fielddep.encoding.schema import candidate_names, known_kind, may_skip, skip_reason
+from fielddep.encoding.split import BY_COLUMN
 from fielddep.encoding.values import LIST_SEPARATOR, as_number, canonical, first_not_a_number, is_list
 from fielddep.errors import SchemaError, SplitError
 
@@ -247,7 +248,7 @@ def needed_columns(schema: pl.Schema, config: Config) -> list[str]:
         SchemaError: for a column of structs or bytes, or lists that are not a field.
     """
     wanted = {config.data.target, config.data.weight, *candidate_names(schema.names(), config)}
-    if config.split.method in ("group", "time", "column"):
+    if config.split.method in BY_COLUMN:
         wanted.add(config.split.column)
     names = [name for name in schema.names() if name in wanted]
     for name in names:

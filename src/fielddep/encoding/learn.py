@@ -35,8 +35,8 @@ from fielddep.encoding.measures import HALVES, Measure, ValueTargets, centre, co
 from fielddep.encoding.numbers import Moments, QuantileBins, ScaledNumbers, default_n_bins, number_counts
 from fielddep.encoding.schema import Field, Plan, build_schema, candidate_names, known_kind, make_field, plan_field
 from fielddep.encoding.split import PART_NAMES, ReadParts, count_parts
-from fielddep.encoding.target import Target, infer_target, missing_target, target_score
-from fielddep.encoding.values import as_number, canonical, distinct_values, try_numbers
+from fielddep.encoding.target import Target, infer_target, target_score
+from fielddep.encoding.values import as_number, distinct_values, try_numbers
 from fielddep.errors import SchemaError
 
 Floats = npt.NDArray[np.float64]
@@ -47,6 +47,8 @@ ReadCells = Callable[[int, int], pl.Series]
 
 def learn_encoder(table: CodedTable, config: Config, parts: ReadParts, n_train: int) -> Encoder:
     """Learn schema, vocabularies, bins, scales and crosses from training rows.
+
+    Every row must have a target, see `with_target.coded_with_target`.
 
     Raises:
         SchemaError: for an unusable target or weight, text in a numerical column, or fewer than two fields.
@@ -111,12 +113,8 @@ def _learn_target(table: CodedTable, config: Config, counts: RowCounts, parts: R
     data, name = config.data, config.data.target
     assert name is not None
     if table.columns[name].mode == "numbers":
-        missing = table.missing_rows(name)
-        if len(missing):
-            raise missing_target(name, len(missing), int(missing[0]))
         moments = _moments(table, partial(table.numbers, name), parts)
         return Target(name=name, task="regression", mean=moments.mean, scale=moments.std)
-    _refuse_missing_codes(table, name, counts.all[name])
     trained = _counted(table.columns[name].values, counts.train[name])
     # Classes come from all rows, so a class that occurs in validation rows only is not an error.
     values = _counted(table.columns[name].values, counts.all[name])["value"].alias(name)
@@ -130,18 +128,6 @@ def _learn_target(table: CodedTable, config: Config, counts: RowCounts, parts: R
         moments = Moments.of(distinct, n_rows)
         return replace(target, mean=moments.mean, scale=moments.std)
     return target
-
-
-def _refuse_missing_codes(table: CodedTable, name: str, counts: Counts) -> None:
-    """Refuse missing targets; "NA" and the like are missing only if all other values are numbers."""
-    column, seen = table.columns[name], counts > 0
-    values = column.values.filter(pl.Series(seen))
-    numbers = try_numbers(values, column.missing_values)
-    known = canonical(values, column.missing_values) if numbers is None else numbers
-    missing = np.zeros(len(counts), dtype=np.bool_)
-    missing[seen] = known.is_null().to_numpy()
-    if missing.any():
-        raise missing_target(name, int(counts[missing].sum()), table.first_row(name, missing))
 
 
 def _check_weights(table: CodedTable, name: str, parts: ReadParts) -> None:

@@ -17,9 +17,10 @@ from fielddep.config.settings import PER_FIELD_DEFAULT, Config, DataConfig, Kind
 from fielddep.encoding.dates import PARTS, Part, choose_format, part_name, read_times
 from fielddep.encoding.kinds import KindChoice, infer_kind, is_row_number
 from fielddep.encoding.lists import list_separator
+from fielddep.encoding.split import split_column
 from fielddep.encoding.target import Target
 from fielddep.encoding.values import canonical
-from fielddep.errors import SchemaError, SplitError
+from fielddep.errors import SchemaError
 from fielddep.wording import did_you_mean
 
 _MIN_ROWS_UNIQUE = 20
@@ -180,19 +181,8 @@ def check_column_names(columns: Sequence[str], config: Config) -> None:
     for reserved in (data.target, data.weight):
         if reserved is not None and reserved in (data.fields or ()):
             raise SchemaError(f"data.fields must not name {reserved!r}, the target or weight; remove it there")
-    if config.split.column is not None:
-        _check_split_column(columns, config.split.column, config.split.method)
-
-
-def _check_split_column(columns: Sequence[str], name: str, method: str) -> None:
-    """Refuse a column that would not decide the split but would still be excluded from the fields."""
-    if method not in ("group", "time", "column"):
-        raise SplitError(
-            f"split.column is for split.method group, time or column; split.method is {method}, split.column is "
-            f"{name!r}. Set split.method, or remove split.column"
-        )
-    if name not in columns:
-        raise SplitError(f"split.column names {name!r}, which is not a column; {did_you_mean(name, columns)}")
+    if data.target is not None or config.split.column is not None:  # a table can be described without either
+        split_column(columns, config.split, data.target)
 
 
 def candidate_names(columns: Sequence[str], config: Config) -> list[str]:

@@ -45,6 +45,8 @@ _StrataOf = Callable[[Keys], Numbers] | None
 PART_NAMES = ("train", "validation", "test")
 SPLIT_VERSION = 2
 """Changes whenever the same table and settings give another split than before."""
+BY_COLUMN = ("group", "time", "column")
+"""Methods that `split.column` is for."""
 N_TENTHS = 10
 _NAMED = {"train": 0, "training": 0, "validation": 1, "valid": 1, "val": 1, "dev": 1, "test": 2}
 _PARTS, _FOLDS, _STRATA, _GROUPS = 0, 1, 1 << 32, (1 << 32) + 1
@@ -96,19 +98,15 @@ def plan_split(table: CodedTable, config: SplitConfig, target: str | None) -> Sp
     Raises:
         SplitError: if the column is absent or unusable, or no row is left for training.
     """
-    column: str | None = None
     rule: _Rule
     if not table.n_rows:
         raise _no_training_rows(config.method, 0)
-    if config.method == "random":
+    column = split_column(list(table.columns), config, target)
+    if column is None:
         rule, sizes = _draw_parts(table, None, None, np.array([table.n_rows]), config)
-    elif config.method == "stratified":
-        column = split_column(list(table.columns), target, "data.target")
-        rule, sizes = _plan_stratified(table, column, config)
     else:
-        column = split_column(list(table.columns), config.column, "split.column")
-        plan = {"group": _plan_groups, "time": _plan_times, "column": _plan_column}[config.method]
-        rule, sizes = plan(table, column, config)
+        plan = {"stratified": _plan_stratified, "group": _plan_groups, "time": _plan_times, "column": _plan_column}
+        rule, sizes = plan[config.method](table, column, config)
     if not sizes[0]:
         raise _no_training_rows(config.method, table.n_rows)
     return Split(sizes=sizes, column=column, rule=rule)
@@ -121,14 +119,24 @@ def _no_training_rows(method: str, n_rows: int) -> SplitError:
     )
 
 
-def split_column(columns: Sequence[str], name: str | None, setting: str) -> str:
-    """The column that a split needs.
+def split_column(columns: Sequence[str], config: SplitConfig, target: str | None) -> str | None:
+    """The column whose cells decide a split: `split.column`, the target of a stratified one, None for a random one.
 
     Raises:
-        SplitError: if no column is named, or the table has none of that name.
+        SplitError: if no column is named, the table has none of that name, or `split.column` would decide nothing but
+            still be excluded from the fields.
     """
+    by_column = config.method in BY_COLUMN
+    if config.column is not None and not by_column:
+        raise SplitError(
+            f"split.column is for split.method group, time or column; split.method is {config.method}, split.column is "
+            f"{config.column!r}. Set split.method, or remove split.column"
+        )
+    if config.method == "random":
+        return None
+    name, setting = (config.column, "split.column") if by_column else (target, "data.target")
     if name is None:
-        raise SplitError(f"this split needs a column; set {setting}")
+        raise SplitError(f"split.method {config.method!r} needs a column; set {setting}")
     if name not in columns:
         raise SplitError(f"{setting} names {name!r}, which is not a column; {did_you_mean(name, columns)}")
     return name

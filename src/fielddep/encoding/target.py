@@ -13,7 +13,7 @@ import polars as pl
 
 from fielddep.config.metrics import KnownTask
 from fielddep.config.settings import Task
-from fielddep.encoding.values import as_number, canonical, try_numbers
+from fielddep.encoding.values import as_number, boolean_synonyms, canonical, try_numbers
 from fielddep.errors import SchemaError
 from fielddep.wording import listing
 
@@ -79,9 +79,17 @@ class Target:
         index = self._class_index(texts)
         return index.to_numpy().astype(np.float32 if self.task == "binary" else np.int64)
 
+    def is_known(self, column: pl.Series, missing_values: Iterable[str] = ("",)) -> pl.Series:
+        """Whether each row has a target; see `has_target`. Some rows of a table are judged like all of it."""
+        if self.task == "regression" or try_numbers(pl.Series(class_texts(self.classes))) is not None:
+            return has_target(column, missing_values)
+        return canonical(column, missing_values).is_not_null()
+
     def _class_index(self, texts: pl.Series) -> pl.Series:
         known = class_texts(self.classes)
-        index: pl.Series = texts.replace_strict(known, list(range(len(known))), default=None, return_dtype=pl.Int64)
+        places = {text: place for place, text in enumerate(known)}
+        places |= {other: places[text] for other, text in boolean_synonyms(pl.Series(known)).items()}
+        index: pl.Series = texts.replace_strict(places, default=None, return_dtype=pl.Int64)
         if index.null_count():
             unknown = texts.filter(index.is_null()).unique().sort().to_list()
             raise SchemaError(
@@ -169,11 +177,23 @@ def _refuse_missing(column: pl.Series, first_row: int) -> None:
         raise missing_target(column.name, column.null_count(), first_row + int(column.is_null().arg_true()[0]))
 
 
+def has_target(column: pl.Series, missing_values: Iterable[str] = ("",)) -> pl.Series:
+    """Whether each value is a target; "NA" and the like are missing only if all other values are numbers.
+
+    Args:
+        column: targets of all rows, or each different value.
+        missing_values: texts that mean missing.
+    """
+    numbers = try_numbers(column, missing_values)
+    known = canonical(column, missing_values) if numbers is None else numbers
+    return known.is_not_null()
+
+
 def missing_target(name: str, n_missing: int, row: int) -> SchemaError:
     """The error for rows without a target."""
     return SchemaError(
         f"target {name!r} must have a value in every row; it has {n_missing} missing, the first in row {row} "
-        "(counted from 0). Remove these rows"
+        "(counted from 0). Set data.missing_target = 'drop' to train and evaluate without such rows"
     )
 
 

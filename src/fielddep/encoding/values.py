@@ -48,6 +48,28 @@ def canonical(column: pl.Series, missing_values: Iterable[str] = ("",)) -> pl.Se
     return _null_where(text, text.is_in(missing.implode())).alias(column.name)
 
 
+def boolean_synonyms(known: pl.Series) -> dict[str, str]:
+    """Other texts of known values: 1 and true mean the same to a field or target that knows only one of them.
+
+    So do 0 and false. True and false are also the numbers only if nothing else is known: next to "unknown", a 1 may
+    well mean something else.
+
+    Args:
+        known: canonical texts, each once.
+
+    Example:
+        >>> boolean_synonyms(pl.Series(["false", "true"])), boolean_synonyms(pl.Series(["0", "1", "2"]))
+        ({'0': 'false', '1': 'true'}, {'false': '0', 'true': '1'})
+        >>> boolean_synonyms(pl.Series(["false", "true", "unknown"])), boolean_synonyms(pl.Series(["1", "true"]))
+        ({}, {})
+    """
+    found = set(known.filter(known.is_in(["0", "1", "false", "true"])))
+    words, digits = found & {"false", "true"}, found & {"0", "1"}
+    if words and len(words) == len(known):
+        return {other: text for other, text in (("0", "false"), ("1", "true")) if text in words}
+    return {other: text for other, text in (("false", "0"), ("true", "1")) if text in digits and not words}
+
+
 def distinct_values(column: pl.Series, target: pl.Series | None = None) -> pl.DataFrame:
     """Each different raw value once: columns value, n (rows) and, with a `target`, its range low and high.
 

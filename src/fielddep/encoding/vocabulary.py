@@ -15,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from fielddep.encoding.one_row import TextIndex
+from fielddep.encoding.values import boolean_synonyms
 
 MISSING_ID, RARE_ID, FIRST_ID = 0, 1, 2
 MISSING, RARE = "<missing>", "<rare>"
@@ -84,7 +85,8 @@ class Vocabulary:
 
     def encode_few(self, texts: Sequence[str | None]) -> tuple[npt.NDArray[np.int32], int]:
         """`encode` for a few texts, each looked up on its own; the first call builds an index."""
-        found = [None if text is None else self._index.find(text) for text in texts]
+        others = self._synonyms
+        found = [None if text is None else self._index.find(others.get(text, text)) for text in texts]
         missing_id = MISSING_ID if self.has_missing else RARE_ID
         ids = [
             missing_id if text is None else RARE_ID if at is None or at >= len(self.values) else at + FIRST_ID
@@ -94,7 +96,23 @@ class Vocabulary:
 
     @cached_property
     def _index(self) -> TextIndex:
-        return TextIndex(self.values if self.rare is None else pl.concat([self.values, self.rare]))
+        return TextIndex(self._known)
+
+    @property
+    def _known(self) -> pl.Series:
+        """All known values, the rare ones last."""
+        return self.values if self.rare is None else pl.concat([self.values, self.rare])
+
+    @cached_property
+    def _synonyms(self) -> dict[str, str]:
+        return boolean_synonyms(self._known)
+
+    @cached_property
+    def _synonym_ids(self) -> pl.DataFrame:
+        """Value and id of every synonym."""
+        places = [(other, self._known.index_of(text)) for other, text in self._synonyms.items()]
+        ids = {other: at + FIRST_ID if at is not None and at < len(self.values) else RARE_ID for other, at in places}
+        return pl.DataFrame({"value": list(ids), "id": list(ids.values())}, schema={"value": pl.String, "id": pl.Int32})
 
     def unknown_rows(self, texts: pl.Series) -> npt.NDArray[np.int64]:
         """Positions of the unknown values."""
@@ -129,11 +147,9 @@ class Vocabulary:
 
     def _look_up(self, texts: pl.Series) -> pl.Series:
         """Id of each text; null for missing and unknown. A join, because it is fastest and keeps the order."""
-        ids = np.arange(FIRST_ID, len(self.counts), dtype=np.int32)
-        values = self.values
-        if self.rare is not None:
-            values = pl.concat([values, self.rare])
-            ids = np.concatenate([ids, np.full(len(self.rare), RARE_ID, dtype=np.int32)])
-        known = pl.DataFrame({"value": values, "id": ids})
+        values = self._known
+        ids = np.full(len(values), RARE_ID, dtype=np.int32)
+        ids[: len(self.values)] = np.arange(FIRST_ID, len(self.counts))
+        known = pl.concat([pl.DataFrame({"value": values, "id": ids}), self._synonym_ids])
         asked = pl.DataFrame({"value": texts})
         return asked.join(known, on="value", how="left", maintain_order="left")["id"]

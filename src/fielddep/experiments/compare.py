@@ -7,9 +7,9 @@
     logs/               what the processes printed
     results.csv         all figures; comparison.* and dunnett-METRIC.* are the tables made from them
 
-An interrupted comparison resumes where it stopped. A run that failed is recorded with its reason, loses no other, and
-is tried again by the next call. Models that only an earlier call named stay in results and tables as long as this call
-would give them the same settings; a note names the others.
+An interrupted comparison resumes where it stopped, and so does one whose time was up. A run that failed is recorded
+with its reason, loses no other, and is tried again by the next call. Models that only an earlier call named stay in
+results and tables as long as this call would give them the same settings; a note names the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fielddep.config import TREES
 from fielddep.errors import SplitError, UserError
 from fielddep.experiments.folder import COMPARISON, mark_folder, working_in
 from fielddep.experiments.jobs import FAILED_SUFFIX, Job, read_saved, run_jobs
-from fielddep.experiments.plan import CONFIGS, RUNS, SEARCHES, Plan, Workspace, known_contender, settings_toml
+from fielddep.experiments.plan import CONFIGS, RUNS, SEARCHES, Deadline, Plan, Workspace, known_contender, settings_toml
 from fielddep.experiments.rendering import SUFFIXES, render
 from fielddep.experiments.results import RunResult, to_frame
 from fielddep.experiments.search import TRIALS, Tuning
@@ -62,11 +62,24 @@ def compare(
     """
     folder = Path(folder)
     check_control(control, folder, plan)
-    work = Workspace(dataset=dataset, store=store, folder=folder, plan=plan, observer=observer or Observer())
+    work = Workspace(
+        dataset=dataset,
+        store=store,
+        folder=folder,
+        plan=plan,
+        observer=observer or Observer(),
+        deadline=Deadline.after(plan.minutes),
+    )
     with working_in(folder, COMPARISON):
         results = _run(work)
+        if not results:
+            raise UserError(
+                f"no run ended before time was up; given --minutes {plan.minutes:g}. Give more, or call again without "
+                "it to continue"
+            )
         table = ComparisonTable.of(results, control=control or CONTROL)
-        table = dataclasses.replace(table, notes=(*table.notes, *_skipped_models(folder, results)))
+        notes = (*table.notes, *_not_run(plan, results), *_skipped_models(folder, results))
+        table = dataclasses.replace(table, notes=notes)
         write_tables(folder, results, table, plan)
     return table
 
@@ -90,8 +103,25 @@ def _run(work: Workspace) -> list[RunResult]:
         for name, settings in chosen.items()
     ]
     results = run_jobs(jobs, work, failures=failures)
-    names = list(chosen)
+    names = [contender.name for contender in work.plan.contenders]
     return [*sorted(results, key=lambda result: names.index(result.model)), *_earlier_results(work, tuning)]
+
+
+def _not_run(plan: Plan, results: Iterable[RunResult]) -> list[str]:
+    """A note on runs of the plan that have no result, because time was up."""
+    done = {(result.model, result.seed) for result in results}
+    found = []
+    for contender in plan.contenders:
+        seeds = [seed for seed in range(plan.n_seeds) if (contender.name, seed) not in done]
+        if seeds:
+            listed = "all seeds" if len(seeds) == plan.n_seeds else f"seed {', '.join(map(str, seeds))}"
+            found.append(f"{contender.name} ({listed})")
+    if not found or plan.minutes is None:
+        return []
+    return [
+        f"not run, because {plan.minutes:g} minutes were over: {', '.join(found)}. The same command without --minutes "
+        "continues"
+    ]
 
 
 def require_test_rows(store: Store, what: str) -> None:

@@ -20,6 +20,7 @@ from fielddep.experiments.folder import reopen_store
 from fielddep.experiments.plan import LOGS, RUNS, ModelSettings, Workspace, changed_settings, config_of
 from fielddep.experiments.processes import Outcome, Task, run_tasks
 from fielddep.experiments.results import RunResult
+from fielddep.experiments.time_left import TimeLeft
 from fielddep.tables.files import write_json
 from fielddep.training.fit import Trained, fit
 
@@ -176,7 +177,7 @@ def peak_mb() -> float:
 def run_jobs(
     jobs: Sequence[Job], work: Workspace, *, failures: Mapping[str, str] | None = None, what: str = "runs"
 ) -> list[RunResult]:
-    """Run all jobs that have no result yet.
+    """Run all jobs that have no result yet; those that the deadline prevents have none.
 
     Args:
         jobs: all runs; the results have the same order.
@@ -192,13 +193,22 @@ def run_jobs(
             results[at] = job.failed(failed[job.contender])
             _keep(job, results[at], work)
     todo = [at for at in range(len(jobs)) if at not in results]
+    models = {jobs[at].title: jobs[at].contender for at in todo}
+    left = TimeLeft(models, n_jobs=work.plan.n_jobs, tell=work.observer.on_estimate)
+
+    def begin(task: Task[RunResult]) -> None:
+        work.observer.on_job(task.title, None)
+        left.begin(task.title)
+
     outcomes = run_tasks(
-        [_task(jobs[at], work) for at in todo],
+        [_task(jobs[at], work, left) for at in todo],
         n_jobs=work.plan.n_jobs,
-        on_begin=lambda task: work.observer.on_job(task.title, None),
+        on_begin=begin,
+        may_start=lambda: not work.deadline.is_over(),
     )
-    results |= {at: _result(jobs[at], outcome) for at, outcome in zip(todo, outcomes, strict=True)}
-    return [results[at] for at in range(len(jobs))]
+    ended = [(at, outcome) for at, outcome in zip(todo, outcomes, strict=True) if outcome.started]
+    results |= {at: _result(jobs[at], outcome) for at, outcome in ended}
+    return [results[at] for at in range(len(jobs)) if at in results]
 
 
 def _earlier(job: Job, failed: Mapping[str, str], keep_failed: bool) -> RunResult | None:
@@ -210,13 +220,12 @@ def _earlier(job: Job, failed: Mapping[str, str], keep_failed: bool) -> RunResul
     return result if counts else None
 
 
-def _task(job: Job, work: Workspace) -> Task[RunResult]:
-    return Task(
-        title=job.title,
-        call=job.run,
-        log=work.folder / LOGS / f"{job.contender}-{job.seed}.log",
-        on_end=lambda outcome: _keep(job, _result(job, outcome), work),
-    )
+def _task(job: Job, work: Workspace, left: TimeLeft) -> Task[RunResult]:
+    def ended(outcome: Outcome[RunResult]) -> None:
+        _keep(job, _result(job, outcome), work)
+        left.end(job.title, counts=outcome.failure is None)
+
+    return Task(title=job.title, call=job.run, log=work.folder / LOGS / f"{job.contender}-{job.seed}.log", on_end=ended)
 
 
 def _keep(job: Job, result: RunResult, work: Workspace) -> None:

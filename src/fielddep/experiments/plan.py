@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,6 +163,22 @@ class Budget:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Deadline:
+    """When no further training may start: seconds since 1970, so that it means the same in every process."""
+
+    at: float | None = None
+
+    @classmethod
+    def after(cls, minutes: float | None) -> Deadline:
+        """In so many minutes from now; None for never."""
+        return cls(at=None if minutes is None else time.time() + 60 * minutes)
+
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return self.at is not None and time.time() >= self.at
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What is searched and run, and how.
 
@@ -177,9 +194,10 @@ class Plan:
         threads: CPU threads of each process; None: an even share of the processors.
         n_jobs: processes at a time.
         keep_failed: whether failed searches and runs are not tried again.
+        minutes: time of one call, after which no training starts; a later call continues.
 
     Raises:
-        UserError: there are no seeds, no such folder or no rows, or a setting does not suit every model.
+        UserError: there are no seeds or minutes, no such folder or no rows, or a setting does not suit every model.
     """
 
     contenders: tuple[Contender, ...]
@@ -193,8 +211,11 @@ class Plan:
     threads: int | None = None
     n_jobs: int = 1
     keep_failed: bool = False
+    minutes: float | None = None
 
     def __post_init__(self) -> None:
+        if self.minutes is not None and not self.minutes > 0:
+            raise UserError(f"expected more than 0 minutes, given {self.minutes:g}")
         if self.n_seeds < 1:
             raise UserError(f"expected at least one seed, given {self.n_seeds}")
         if self.configs is not None and not self.configs.is_dir():
@@ -231,13 +252,14 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Workspace:
-    """What all searches and runs of an experiment share: the rows and their name, its folder, plan and observer."""
+    """What all searches and runs of an experiment share: rows and their name, folder, plan, observer and deadline."""
 
     dataset: str
     store: Store
     folder: Path
     plan: Plan
     observer: Observer = field(default_factory=Observer)
+    deadline: Deadline = field(default_factory=Deadline)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,10 +62,11 @@ class Task(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome(Generic[T]):
-    """How a task ended: what the function returned, or why it failed."""
+    """How a task ended: what the function returned, or why it failed; `started` is False if it never ran."""
 
     value: T | None = None
     failure: str | None = None
+    started: bool = True
 
 
 def run_tasks(
@@ -73,10 +74,11 @@ def run_tasks(
     *,
     n_jobs: int = 1,
     on_begin: Callable[[Task[T]], None] = lambda task: None,
+    may_start: Callable[[], bool] = lambda: True,
 ) -> list[Outcome[T]]:
     """Run tasks in order, `n_jobs` at a time, and return their outcomes in the same order.
 
-    If this is interrupted or fails, the running processes are ended too.
+    Once `may_start` says no, no other task starts. If this is interrupted or fails, the running processes end too.
 
     Raises:
         UserError: there is less than one process at a time, or a log cannot be written.
@@ -88,6 +90,8 @@ def run_tasks(
     with _handled(_TERMINATIONS, _stop):
         try:
             while waiting or running:
+                if not may_start():
+                    waiting.clear()
                 while waiting and len(running) < n_jobs:
                     at = waiting.pop(0)
                     on_begin(tasks[at])
@@ -100,7 +104,7 @@ def run_tasks(
                         child.task.on_end(outcomes[at])
         finally:
             _end(list(running.values()))
-    return [outcomes[at] for at in range(len(tasks))]
+    return [outcomes.get(at, Outcome(started=False)) for at in range(len(tasks))]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,7 @@ from fielddep.experiments.plan import (
     SEARCHES,
     Budget,
     Contender,
+    Deadline,
     ModelSettings,
     Workspace,
     changed_settings,
@@ -77,6 +78,7 @@ def search(
     seed: int = 0,
     n_rows: int | None = None,
     observer: Observer | None = None,
+    deadline: Deadline | None = None,
 ) -> SearchResult:
     """Search good settings of a model, or resume the search in the folder.
 
@@ -89,6 +91,7 @@ def search(
         seed: seed of the proposals and of every training.
         n_rows: training rows at most, drawn at random; all validation rows are used.
         observer: notified of trials.
+        deadline: after which no trial starts; a search that it ends is unfinished, and the next call resumes it.
 
     Raises:
         UserError: the folder holds something else or is in use, or no trial was successful.
@@ -110,10 +113,12 @@ def search(
             seed=seed,
             observer=observer or Observer(),
             keep=lambda records: _keep(folder, space, store, records),
+            deadline=deadline or Deadline(),
         ).run()
         _keep(folder, space, store, records)
         result = _result(folder, space, store, records)
-        write_json(folder / SUMMARY, {"request": request, **_summary(result, budget)})
+        if budget.is_spent(records):
+            write_json(folder / SUMMARY, {"request": request, **_summary(result, budget)})
     return result
 
 
@@ -182,12 +187,18 @@ class Tuning:
     def run(self) -> dict[str, ModelSettings]:
         """Settings by the name of the contender, after the searches that are missing.
 
+        A contender whose search the deadline prevented or ended has none.
+
         Raises:
             ConfigError: the user's settings cannot be read.
             UserError: an earlier search in the folder has other options; nothing is changed then.
         """
-        failures = self._search([find_contender(model) for model in self.work.plan.searched_models()])
-        return {c.name: self._settings(c, failures.get(c.model)) for c in self.work.plan.contenders}
+        plan = self.work.plan
+        models = plan.searched_models()
+        failures = self._search([find_contender(model) for model in models])
+        unfinished = [model for model in models if model not in failures and self._is_cut(model)]
+        known = (c for c in plan.contenders if c.model not in unfinished or plan.settings_file(c) is not None)
+        return {c.name: self._settings(c, failures.get(c.model)) for c in known}
 
     def known_settings(self, contender: Contender) -> ModelSettings | None:
         """Settings that a contender would have in this experiment; None if they must be searched first."""
@@ -222,9 +233,14 @@ class Tuning:
             [self._task(model) for model in todo],
             n_jobs=self.work.plan.n_jobs,
             on_begin=lambda task: observer.on_job(task.title, None),
+            may_start=lambda: not self.work.deadline.is_over(),
         )
         ended = zip(todo, outcomes, strict=True)
         return failures | {model: outcome.failure for model, outcome in ended if outcome.failure is not None}
+
+    def _is_cut(self, model: str) -> bool:
+        """Whether the deadline prevented or ended a search."""
+        return self.work.deadline.is_over() and not self._is_searched(model)
 
     def _is_searched(self, model: str) -> bool:
         assert self.work.plan.budget is not None
@@ -246,7 +262,8 @@ class Tuning:
             else:
                 write_json(self._failure_file(model), {**self._request_and_budget(model), "reason": outcome.failure})
             state = "complete" if outcome.failure is None else "failed"
-            self.work.observer.on_job(title, JobResult(state=state, reason=outcome.failure or ""))
+            note = "time was up before its last trial" if outcome.failure is None and self._is_cut(model) else ""
+            self.work.observer.on_job(title, JobResult(state=state, reason=outcome.failure or "", note=note))
 
         store, plan = self.work.store, self.work.plan
         call = partial(
@@ -259,6 +276,7 @@ class Tuning:
             given={**plan.given, "train.threads": plan.process_threads},
             seed=plan.search_seed,
             n_rows=self._n_rows(model),
+            deadline=self.work.deadline,
         )
         return Task(title=title, call=call, log=self.work.folder / LOGS / f"search-{model}.log", on_end=ended)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fielddep.config.metrics import METRICS
+from fielddep.config.metrics import METRICS, in_order
 from fielddep.errors import UserError
 from fielddep.experiments.results import COSTS, RunResult
 from fielddep.experiments.significance import DunnettTable, Summary, dunnett_table
@@ -109,7 +109,7 @@ class ComparisonTable:
     @property
     def metrics(self) -> tuple[str, ...]:
         """Metrics that some model has, in the order of the columns."""
-        return tuple(name for name in METRICS if any(name in row.metrics for row in self.rows))
+        return tuple(in_order(dict.fromkeys(name for row in self.rows for name in row.metrics)))
 
     @property
     def costs(self) -> tuple[str, ...]:

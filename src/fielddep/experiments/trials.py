@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fielddep.config.mdl import LEARNING_RATE_SEARCH, Between, Space
 from fielddep.config.settings import Config, fill_defaults
 from fielddep.config.trees import TreeConfig
-from fielddep.experiments.plan import Budget, Contender
+from fielddep.experiments.plan import Budget, Contender, Deadline
 from fielddep.experiments.processes import reason_of
 from fielddep.experiments.study import (
     COMPLETE,
@@ -172,6 +172,7 @@ class TrialLoop:
         n_training_rows: number of training rows that decides open settings; `data` may be a sample.
         seed: seed of the proposals.
         keep: called with all trials after each of them.
+        deadline: after which no trial starts.
     """
 
     study: optuna.Study
@@ -182,12 +183,13 @@ class TrialLoop:
     seed: int
     observer: Observer
     keep: Callable[[Sequence[TrialRecord]], None]
+    deadline: Deadline = field(default_factory=Deadline)
 
     def run(self) -> list[TrialRecord]:
-        """Trials until the budget is spent."""
+        """Trials until the budget is spent, or the deadline is over."""
         records = trial_records(self.study)
         self.observer.on_plan("trials", max(0, self.budget.trials - len(records)), len(records))
-        while not self.budget.is_spent(records):
+        while not self.budget.is_spent(records) and not self.deadline.is_over():
             self._run_trial(records)
             records = trial_records(self.study)
             self.keep(records)

@@ -201,6 +201,10 @@ class MDL(FieldModel):
     def _dependency_scale(self) -> float:
         return self.config.sparsity if self.config.dependency_scale == "normalized" else 1.0
 
+    def dependency_values(self, inputs: Inputs) -> torch.Tensor:
+        """Entries of mu/lambda * W after the last step (B, Q) that the network sees; see `dependency_inputs_Q`."""
+        return self._dependency_values(self.refinement(self.fields_of(self.embed(inputs))))
+
     def _dependency_values(self, dependencies: Dependencies) -> torch.Tensor:
         """Entries of mu * W (B, Q) that the network sees."""
         weighted_BFF = dependencies.w_BFF * (dependencies.mu_BF / self._dependency_scale).unsqueeze(1)

@@ -23,6 +23,7 @@ from fielddep.config.settings import DataConfig
 from fielddep.encoding.interning import code_table
 from fielddep.encoding.rows import EncodedRows, RowSample, list_name, sample_rows
 from fielddep.encoding.split import SPLIT_VERSION, class_warnings, plan_split
+from fielddep.encoding.with_target import rows_with_target
 from fielddep.errors import UserError
 from fielddep.explain.dependencies import global_dependencies, learns_dependencies
 from fielddep.report.data import data_facts, leaking_fields, training_facts
@@ -55,6 +56,13 @@ def report_training(run: Run) -> Path:
     _keep(run, report)
     write_page(report, run.folder / REPORT)
     return run.folder / REPORT
+
+
+SEEN = (
+    "the model was refitted on the validation rows: the metrics are those of the training before, but curves and "
+    "explanations of these rows look better than on new ones; hold out test rows (split.test)"
+)
+"""Warning for a refitted model without test rows."""
 
 
 def report_table(run: Run, table: str | Store, out: Path, *, config: DataConfig | None = None) -> MeasuredFacts:
@@ -135,14 +143,16 @@ def _training_report(run: Run, bundle: Bundle, data: Prepared) -> Report:
     training = training_facts(run, bundle, checksum=_checksum(run), parts=sizes, base_C=data.base_C)
     train = sample_rows(data.parts["train"].spread(2 * LEAK_ROWS), LEAK_ROWS).table
     leaks = [] if train is None else leaking_fields(bundle.encoder, train)
-    facts = data_facts(bundle.encoder, sample.rows, rows=measured.rows, leaks=leaks, warnings=data.store.warnings)
+    seen = (SEEN,) if part == "validation" and run.config.train.refit else ()
+    warnings = (*data.store.warnings, *seen)
+    facts = data_facts(bundle.encoder, sample.rows, rows=measured.rows, leaks=leaks, warnings=warnings)
     return _report(run, bundle, training, facts, measured)
 
 
 def _foreign_report(run: Run, bundle: Bundle, table: str | Store, config: DataConfig | None) -> Report:
     """A report on rows that are not those of the training table."""
     predictor = Predictor(bundle, device=run.config.train.device)
-    part = default_part(table)
+    part = default_part(table, refit=bundle.config.train.refit)
     metrics, sample, targets = _measure(predictor, table, config, part)
     name = table.folder.name if isinstance(table, Store) else Path(table).name
     rows = f"{'' if part == ALL else f'{part} '}rows of {name}"
@@ -280,6 +290,7 @@ def _reading(run: Run, config: DataConfig | None) -> DataConfig:
 def _split_again(bundle: Bundle, table: pl.DataFrame) -> Prepared:
     """The training table with its parts, which follow from the settings."""
     config, encoder = bundle.config, bundle.encoder
+    table = rows_with_target(table, config.data)
     coded = code_table(table, config)
     split = plan_split(coded, config.split, config.data.target)
     parts = split.parts_of(coded, 0, len(table))

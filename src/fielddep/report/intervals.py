@@ -98,7 +98,7 @@ def bootstrap_intervals(
 
 def _interval(name: str, value: float, resampled: Floats, shrink: float) -> Interval:
     low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) - resampled.mean()
-    lowest, highest = (-np.inf, np.inf) if name == GAIN else (0.0, METRICS[name].highest)
+    lowest, highest = (-np.inf, np.inf) if name == GAIN else (METRICS[name].lowest, METRICS[name].highest)
     return Interval(
         value=value,
         low=float(max(lowest, value + shrink * float(low))),
@@ -117,13 +117,14 @@ def _resamples(n_rows: int, n_resamples: int, seed: int) -> Iterator[Counts]:
 class _Losses:
     """What metrics are computed from: `losses_RM` for means, `ranked` for the AUC and calibration of two classes.
 
-    Rows of a binary target are sorted by ascending score.
+    Rows of a binary target are sorted by ascending score. `truth_R` is the target of a regression.
     """
 
     names: tuple[str, ...]
     losses_RM: Floats
     weight_R: Floats
-    ranked: _Ranked | None
+    ranked: _Ranked | None = None
+    truth_R: Floats | None = None
 
     @classmethod
     def of(cls, scored: ScoredRows, base_C: torch.Tensor | None) -> _Losses:
@@ -135,7 +136,8 @@ class _Losses:
         losses_RM = np.stack([column.double().numpy() for column in columns.values()], axis=1)
         weight_R = scored.weights()
         if scored.target.task != "binary":
-            return cls(names=tuple(columns), losses_RM=losses_RM, weight_R=weight_R, ranked=None)
+            truth_R = scored.truth().astype(np.float64) if scored.target.task == "regression" else None
+            return cls(names=tuple(columns), losses_RM=losses_RM, weight_R=weight_R, truth_R=truth_R)
         order_R = np.argsort(scored.logits_RC[:, 0].float().numpy(), kind="stable")
         ranked = _Ranked.of(scored, order_R)
         return cls(names=tuple(columns), losses_RM=losses_RM[order_R], weight_R=weight_R[order_R], ranked=ranked)
@@ -147,7 +149,15 @@ class _Losses:
         if total == 0:
             return {}
         found = dict(zip(self.names, (weight_R @ self.losses_RM / total).tolist(), strict=True))
+        if self.truth_R is not None:
+            found |= _roots(found["mse"], self.truth_R, weight_R / total)
         return found if self.ranked is None else {**found, **self.ranked.areas(weight_R)}
+
+
+def _roots(mse: float, truth_R: Floats, share_R: Floats) -> dict[str, float]:
+    """RMSE and, unless all targets are equal, R²."""
+    variance = float(share_R @ (truth_R - share_R @ truth_R) ** 2)
+    return {"rmse": mse**0.5, **({"r2": 1 - mse / variance} if 0 < variance < np.inf else {})}
 
 
 @dataclass(frozen=True, kw_only=True)

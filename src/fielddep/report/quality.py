@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fielddep.config.metrics import METRICS, in_order
+from fielddep.config.metrics import METRICS, in_order, loss_name
 from fielddep.report.decisions import EVEN
 from fielddep.report.facts import (
     CalibrationPoint,
@@ -104,7 +104,7 @@ def metrics_section(measured: MeasuredFacts) -> Html:
 
 def _verdict(measured: MeasuredFacts) -> str:
     """How the loss compares with that of the base rate."""
-    name = next(iter(in_order(measured.metrics)), None)
+    name = next((name for name in map(loss_name, ("binary", "regression")) if name in measured.metrics), None)
     if name is None or not measured.base_rate.get(name):
         return ""
     value, base, gain = measured.metrics[name].value, measured.base_rate[name], measured.gain
@@ -147,7 +147,7 @@ def learning_section(history: Sequence[Evaluation], loss: str, plots: Plots) -> 
     figure = plots.add("learning", learning_figure(history, title), f"{title} of training and validation rows")
     caption = (
         "Lower is better. If the validation line rises while the training line still falls, the model memorises its "
-        "training rows. The dot marks the parameters that were kept, where the validation loss is lowest."
+        "training rows. The dot marks the parameters that were kept, usually where the validation loss is lowest."
     )
     return captioned(figure, caption)
 

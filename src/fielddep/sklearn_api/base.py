@@ -5,10 +5,9 @@ Estimators take pandas, Polars and numpy tables, encode them, and hold out valid
 
 from __future__ import annotations
 
-import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -34,10 +33,10 @@ from fielddep.explain.curves import learning_curve
 from fielddep.explain.dependencies import global_dependencies, learns_dependencies
 from fielddep.explain.hiding import Effects, hide_fields
 from fielddep.explain.importance import N_REPEATS, FieldImportance, permutation_importance
-from fielddep.explain.neighbours import NearestValues, nearest_values, value_embeddings
 from fielddep.explain.overview import OverviewFolder, overview_rows, overview_table
 from fielddep.explain.rows import cell_texts
-from fielddep.observer import Observer
+from fielddep.sklearn_api.callbacks import Callback, observer_of
+from fielddep.sklearn_api.features import FeatureTransformer
 from fielddep.sklearn_api.input import FitInput, check_target, frame_of, has_names, n_threads, stack
 from fielddep.training.checkpoint import Evaluation
 from fielddep.training.fit import fit
@@ -52,12 +51,14 @@ IMPORTANCE_ROWS = 10_000
 """Most validation rows that an estimator keeps for `feature_importances_`."""
 
 
-class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class TableEstimator(FeatureTransformer, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Fitting, predicting, explaining and saving, for any model."""
 
     bundle_: Bundle
 
-    def _fit(self, rows: FitInput, validation: FitInput | None, task: KnownTask) -> None:
+    def _fit(
+        self, rows: FitInput, validation: FitInput | None, task: KnownTask, callbacks: Iterable[Callback] | None
+    ) -> None:
         rows.check_size()
         if validation is None:
             table, parts = rows.table(), None
@@ -66,7 +67,7 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
                 rows, validation = rows.with_weights(), validation.with_weights()
             table = stack(rows.table(), validation.with_names_of(rows).table())
             parts = np.repeat([0, 1], [len(rows.fields), len(validation.fields)]).astype(np.uint8)
-        observer = _EvaluationLog() if self.verbose else None
+        observer = observer_of(callbacks, verbose=self.verbose)
         trained = fit(table, self._config(rows, task), parts=parts, observer=observer)
         self._adopt(Bundle.of(trained))
         self.n_features_in_ = rows.fields.width
@@ -157,16 +158,6 @@ class TableEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
     def hide_fields(self, X: Any) -> Effects:
         """How the prediction of every row changes if one field is hidden, for each field."""
         return hide_fields(self._fitted_bundle(), self._encode(X), values=self._cell_texts(X))
-
-    def nearest_values(self, field: str, value: object, n: int = 10) -> NearestValues:
-        """The values of a field most similar to a given one, by the cosine of their embeddings."""
-        return nearest_values(self._fitted_bundle(), field, value, n=n)
-
-    def embeddings(self, field: str) -> pl.DataFrame:
-        """Embedding of every value of a field: value, training count, and one column per dimension."""
-        values, counts, table_VD = value_embeddings(self._fitted_bundle(), field)
-        columns = {f"e{d}": table_VD[:, d] for d in range(table_VD.shape[1])}
-        return pl.DataFrame({"value": values, "count": counts, **columns})
 
     def write_explanations(
         self, folder: str | Path, X: Any, y: Any = None, *, rows: Sequence[int] = (0,), seed: int = 0
@@ -292,7 +283,13 @@ class TableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
     """
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, eval_set: Any = None, eval_sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        eval_set: Any = None,
+        eval_sample_weight: Any = None,
+        callbacks: Iterable[Callback] | None = None,
     ) -> Any:
         """Train on a table; see `TableRegressor.fit` for the arguments. Labels can have any type."""
         rows = FitInput.of(self, X, y, sample_weight)
@@ -309,7 +306,7 @@ class TableClassifier(ClassifierMixin, TableEstimator):  # type: ignore[misc]
         validation = FitInput.of_eval_set(self, eval_set, eval_sample_weight)
         if validation is not None:
             self._check_labels(validation.target)
-        self._fit(rows, validation, "binary" if len(self.classes_) == 2 else "multiclass")
+        self._fit(rows, validation, "binary" if len(self.classes_) == 2 else "multiclass", callbacks)
         return self
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
@@ -364,7 +361,13 @@ class TableRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
     """An estimator of numbers."""
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, eval_set: Any = None, eval_sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        eval_set: Any = None,
+        eval_sample_weight: Any = None,
+        callbacks: Iterable[Callback] | None = None,
     ) -> Any:
         """Train on a table.
 
@@ -376,6 +379,8 @@ class TableRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
             eval_set: validation rows, [(X, y)] or (X, y), which decide when to stop. All rows of `X` are then training
                 rows; by default, the share `validation` of them is held out.
             eval_sample_weight: [w], the weight of every row of `eval_set`; by default 1.
+            callbacks: observers of the training, or functions that are called with every evaluation. What they raise
+                ends the training.
 
         Raises:
             SchemaError: `eval_set` holds more than one pair, among others.
@@ -385,16 +390,9 @@ class TableRegressor(RegressorMixin, TableEstimator):  # type: ignore[misc]
         rows = FitInput.of(self, X, y, sample_weight)
         numbers = check_array(rows.target, ensure_2d=False, dtype=np.float64)
         validation = FitInput.of_eval_set(self, eval_set, eval_sample_weight)
-        self._fit(replace(rows, target=numbers), validation, "regression")
+        self._fit(replace(rows, target=numbers), validation, "regression", callbacks)
         return self
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Value of every row."""
         return self._predict_frame(X)["prediction"].to_numpy().astype(np.float64)
-
-
-class _EvaluationLog(Observer):
-    """Prints a line per evaluation."""
-
-    def on_evaluation(self, evaluation: Evaluation) -> None:
-        print(evaluation, file=sys.stderr)

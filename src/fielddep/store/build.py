@@ -33,7 +33,8 @@ from fielddep.encoding.interning import TableInterner, n_threads
 from fielddep.encoding.learn import learn_encoder
 from fielddep.encoding.rows import RowArray
 from fielddep.encoding.schema import candidate_names, check_column_names, target_name
-from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, class_warnings, plan_split, split_column
+from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, class_warnings, plan_split
+from fielddep.encoding.with_target import coded_with_target
 from fielddep.errors import ConfigError, SchemaError, SourceChangedError, SplitError, TableError, UserError
 from fielddep.observer import Observer
 from fielddep.store.folder import STORE, FileCells, StoreFolder
@@ -118,17 +119,13 @@ def _open_table(source: Source, config: Config) -> RowStream:
     """Open a table and refuse settings that do not fit its columns, before any row is read."""
     stream = open_rows(source, config.data)
     names = stream.schema.names()
-    target = target_name(names, config)
+    target_name(names, config)  # refuses settings without one
     check_column_names(names, config)
     if not isinstance(config.data.crosses, str):
         fields = tuple(candidate_names(names, config))
         for pair in config.data.crosses:
             # Which columns hold dates shows later.
             cross_positions(pair, (*fields, *(name for name in pair if is_part_name(name, fields))))
-    if config.split.method in ("group", "time", "column"):
-        split_column(names, config.split.column, "split.column")
-    elif config.split.method == "stratified":
-        split_column(names, target, "data.target")
     return stream
 
 
@@ -144,7 +141,7 @@ class _Encoding:
 
     def run(self) -> Store:
         """Read, split, learn, encode."""
-        table = self._read()
+        table = coded_with_target(self._read(), self.config.data)
         self.observer.on_stage("split", 0, 0.0)
         parts, n_train = self._split(table)
         self.observer.on_stage("learn", 0, 0.0)
@@ -170,8 +167,11 @@ class _Encoding:
         if parts is None:
             split = plan_split(table, self.config.split, self.config.data.target)
             parts = np.concatenate([split.parts_of(table, start, stop) for start, stop in table.chunks()])
-        elif len(parts) != table.n_rows:
-            raise ValueError(f"parts must have one number for each of {table.n_rows} rows; given {len(parts)}")
+        elif len(parts) != (table.source or table).n_rows:
+            n_rows = (table.source or table).n_rows
+            raise ValueError(f"parts must have one number for each of {n_rows} rows; given {len(parts)}")
+        else:
+            parts = parts[table.cells.row_numbers(0, table.n_rows)]
         known = parts
         return lambda start, stop: known[start:stop], int(np.count_nonzero(known == 0))
 

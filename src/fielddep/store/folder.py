@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from fielddep.config.settings import Config
@@ -226,6 +227,10 @@ class FileCells:
         self._file.flush()
         for chunk, first, last in places(self._row_ends, start, stop):
             yield self._read(chunk, column, first, last)
+
+    def row_numbers(self, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """The rows themselves."""
+        return np.arange(start, stop)
 
     def _add(self, n_rows: int, types: list[str]) -> None:
         self.chunks.append([n_rows, types])

@@ -175,18 +175,28 @@ class FileShards:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StorePart:
-    """Rows of a store: those of the part `name`, or all.
+    """Rows of a store: those of the part `name`, of several parts, or all.
 
     Raises:
         StoreError: there is no such part.
     """
 
     shards: Shards
-    name: str | None = None
+    name: str | tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.name is not None and self.name not in PART_NAMES:
-            raise StoreError(f"a part must be one of {', '.join(PART_NAMES)}; given {self.name!r}")
+        for name in self.names:
+            if name not in PART_NAMES:
+                raise StoreError(f"a part must be one of {', '.join(PART_NAMES)}; given {name!r}")
+
+    @property
+    def _marks(self) -> list[int]:
+        return [PART_NAMES.index(name) for name in self.names]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parts."""
+        return PART_NAMES if self.name is None else (self.name,) if isinstance(self.name, str) else self.name
 
     @classmethod
     def of(cls, rows: EncodedRows) -> StorePart:
@@ -221,7 +231,7 @@ class StorePart:
         """Their row numbers in the source."""
         if self.name is None:
             return np.arange(start, min(stop, self.shards.n_rows))
-        return start + np.flatnonzero(self.shards.parts(start, stop) == PART_NAMES.index(self.name))
+        return start + np.flatnonzero(self._is_wanted(self.shards.parts(start, stop)))
 
     def counts(self, chunk_rows: int) -> RowNumbers:
         """Rows of the part in each chunk of `chunk_rows` rows of the source.
@@ -231,15 +241,18 @@ class StorePart:
         if self.name is None:
             starts = np.arange(0, self.shards.n_rows, chunk_rows)
             return np.minimum(self.shards.n_rows - starts, chunk_rows)
-        part = PART_NAMES.index(self.name)
         if chunk_rows == self.shards.chunk_rows:
-            return self.shards.chunk_parts[:, part]
+            counts: RowNumbers = self.shards.chunk_parts[:, self._marks].sum(axis=1)
+            return counts
         step = chunk_rows * max(1, COUNTED_ROWS // chunk_rows)
         found = [
-            _counts(self.shards.parts(start, start + step) == part, chunk_rows)
+            _counts(self._is_wanted(self.shards.parts(start, start + step)), chunk_rows)
             for start in range(0, self.shards.n_rows, step)
         ]
         return np.concatenate([np.empty(0, dtype=np.int64), *found])
+
+    def _is_wanted(self, parts: Parts) -> npt.NDArray[np.bool_]:
+        return np.isin(parts, self._marks)
 
     def spread(self, n_rows: int, chunk_rows: int = 1 << 11) -> Iterator[EncodedRows]:
         """Evenly spread chunks with at least `n_rows` rows of any part, to sample a large store without reading it."""

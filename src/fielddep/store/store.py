@@ -164,8 +164,8 @@ class Store:
         """The part of every row, as an index into `PART_NAMES`."""
         return self.shards.parts(start, stop)
 
-    def part(self, name: str | None = None) -> StorePart:
-        """The rows of a part, or all."""
+    def part(self, name: str | tuple[str, ...] | None = None) -> StorePart:
+        """The rows of a part, of several parts, or all."""
         return StorePart(shards=self.shards, name=name)
 
     def chunks(self, part: str | None = None) -> Iterator[EncodedRows]:

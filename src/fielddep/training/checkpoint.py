@@ -22,7 +22,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from fielddep.config.metrics import in_order
+from fielddep.config.metrics import METRICS, in_order
 from fielddep.errors import CheckpointError, MissingExtraError
 from fielddep.nn.model import FieldModel
 from fielddep.observer import Observer
@@ -41,11 +41,13 @@ class Evaluation:
     """Mean task loss of the training batches since the last evaluation."""
     validation: dict[str, float]
     best: bool
-    """Whether this is the lowest validation loss so far."""
+    """Whether the monitored metric is the best so far."""
     seconds: float
     """Training time so far, including evaluations and the time before a resume."""
     rows_per_s: float = 0.0
     """Training rows per second so far, without the time of evaluations and checkpoints."""
+    monitor: str = "loss"
+    """The monitored metric."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -54,6 +56,8 @@ class Evaluation:
     def __str__(self) -> str:
         """One line; a star marks the best so far."""
         values = in_order(self.validation, brief=True)
+        if self.monitor in METRICS:
+            values[self.monitor] = self.validation[self.monitor]
         text = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
         mark = "  *" if self.best else ""
         return f"epoch {self.epoch:5.2f}  train loss {self.train_loss:.4f}  validation {text}{mark}"

@@ -7,11 +7,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import polars as pl
 import torch
 
+from fielddep.config.metrics import monitored_metrics
 from fielddep.config.settings import Config, TrainConfig, direct_settings
 from fielddep.config.trees import TreeConfig
 from fielddep.encoding.encoder import Encoder
@@ -20,17 +23,20 @@ from fielddep.encoding.split import Parts
 from fielddep.encoding.target import Target
 from fielddep.errors import ConfigError, TrainingError
 from fielddep.nn import build_model
+from fielddep.nn.direct import DirectNetwork
 from fielddep.nn.layers import BatchNorm
 from fielddep.nn.mdl import MDL
 from fielddep.nn.model import FieldModel
 from fielddep.observer import Observer
 from fielddep.store.loader import Loader
+from fielddep.store.shards import StorePart
 from fielddep.store.store import Store
 from fielddep.training.checkpoint import HISTORY, CheckpointFolder, Evaluation, History
 from fielddep.training.metrics import Measured, base_rate_metrics, measure
 from fielddep.training.mixing import find_mix
 from fielddep.training.optim import rarity_scale
 from fielddep.training.prepare import Prepared, prepare
+from fielddep.training.refit import Passes, Refit
 from fielddep.training.trainer import Trainer
 from fielddep.training.trees import TrainedTrees, train_trees
 from fielddep.training.unknown import UnknownTraining
@@ -48,8 +54,12 @@ def check_device(name: str, setting: str = "device") -> None:
         ) from None
 
 
-DIRECT = "direct"
-"""Folder of the checkpoints of MDL's direct network, below those of MDL."""
+MAIN, DIRECT = "", "direct"
+"""Names of the parts that are trained on their own: the model, and MDL's direct network, which has a folder of
+checkpoints below that of the model."""
+Histories = Mapping[str, Sequence[Evaluation]]
+AnyTrainer = TypeVar("AnyTrainer", bound=Trainer)
+
 COPIES_IN_TRAINING = {"adagrad": 2, "adam": 3}
 """Copies of all weights in training: the weights and the state of the optimizer. Averaging adds one, and so do the best
 weights without a checkpoint folder. Dense weights also have a gradient of their size; that of a table is sparse."""
@@ -62,24 +72,33 @@ class Trained:
     Attributes:
         prepared: rows, encoder and settings.
         model: a network, or trees.
-        history: evaluations in order.
+        histories: evaluations in order, of every part of the model that is trained on its own; `MAIN` is the model.
         seconds: wall time of training, including evaluations.
         rows_per_s: training rows per second; every tree counts all of them.
-        measured: metrics of validation and test rows; empty until `fit` measures them.
+        measured: metrics of validation and test rows; empty until `fit` measures them. After a refit, those of the
+            validation rows are still of the first training, because the model that is kept has seen them.
         base_rate: metrics of the same rows if the base rate of the training rows is predicted.
     """
 
     prepared: Prepared
     model: FieldModel | TrainedTrees
-    history: Sequence[Evaluation]
+    histories: Mapping[str, Sequence[Evaluation]]
     seconds: float
     rows_per_s: float
     measured: Mapping[str, Measured] = field(default_factory=dict)
     base_rate: Mapping[str, dict[str, float]] = field(default_factory=dict)
 
     @property
+    def history(self) -> Sequence[Evaluation]:
+        """Evaluations of the model, without those of its direct network."""
+        return self.histories[MAIN]
+
+    @cached_property
     def validation(self) -> dict[str, float]:
-        """Metrics on the validation rows at the best evaluation."""
+        """Metrics of the kept weights on the validation rows."""
+        if len(self.histories) > 1:  # no evaluation saw all parts together
+            rows = self.prepared.parts["validation"]
+            return measure(self.model.outputs, self.prepared.target, rows.chunks()).metrics
         return next(evaluation for evaluation in reversed(self.history) if evaluation.best).validation
 
     @property
@@ -118,10 +137,14 @@ def fit(
         prepared = prepare(source, config, parts=parts)
     trained = train(prepared, observer=observer, checkpoints=checkpoints, resume=resume)
     held_out = {name: prepared.parts[name] for name in ("validation", "test") if name in prepared.parts}
-    target, outputs = prepared.target, trained.model.outputs
+    target, measured = prepared.target, {}
+    for name, rows in held_out.items():
+        measured[name] = measure(trained.model.outputs, target, rows.chunks())
+        if name == "validation" and prepared.config.train.refit:  # the model that is kept sees these rows
+            trained = _refit(trained, observer or Observer())
     return replace(
         trained,
-        measured={name: measure(outputs, target, rows.chunks()) for name, rows in held_out.items()},
+        measured=measured,
         base_rate={name: base_rate_metrics(target, prepared.base_C, rows.chunks()) for name, rows in held_out.items()},
     )
 
@@ -135,6 +158,7 @@ def train(
 ) -> Trained:
     """Build and train the model that the settings name. Trees are trained in one go, without checkpoints."""
     observer = observer or Observer()
+    _check_stopping(prepared)
     observer.on_prepared(prepared)
     started = time.perf_counter()
     try:
@@ -142,72 +166,106 @@ def train(
             trees = train_trees(prepared, observer)
             seconds = time.perf_counter() - started
             rate = len(prepared.parts["train"]) * trees.n_trained / seconds
-            return Trained(prepared=prepared, model=trees, history=trees.history, seconds=seconds, rows_per_s=rate)
-        model, history = _train_network(prepared, observer, checkpoints, resume=resume)
-        seconds, rate = time.perf_counter() - started, history[-1].rows_per_s
-        return Trained(prepared=prepared, model=model, history=history, seconds=seconds, rows_per_s=rate)
+            histories: Histories = {MAIN: trees.history}
+            return Trained(prepared=prepared, model=trees, histories=histories, seconds=seconds, rows_per_s=rate)
+        model, histories = _train_network(prepared, observer, checkpoints, resume=resume)
+        seconds, rate = time.perf_counter() - started, histories[MAIN][-1].rows_per_s
+        return Trained(prepared=prepared, model=model, histories=histories, seconds=seconds, rows_per_s=rate)
     finally:
         observer.on_end()
 
 
 def _train_network(
     prepared: Prepared, observer: Observer, checkpoints: Path | None, *, resume: bool
-) -> tuple[FieldModel, History]:
-    config, encoder, target = prepared.config, prepared.encoder, prepared.target
-    _check_memory(encoder.layout, target, config, best_in_memory=checkpoints is None)
-    model = build_for(target, encoder.layout, config)
-    _check_batches(len(prepared.parts["train"]), model, config)
-    history = History(None if checkpoints is None else checkpoints / HISTORY)
-    with torch_threads(config.train.threads):
-        if isinstance(model, MDL) and model.direct is not None:
-            direct = direct_settings(config.train, n_rows=len(prepared.parts["train"]))
-            folder = None if checkpoints is None else checkpoints / DIRECT
-            _train_part(model.direct, prepared, direct, observer, History(), folder, resume=resume)
-            model.direct.requires_grad_(False)
-        _train_part(model, prepared, config.train, observer, history, checkpoints, resume=resume)
-        if isinstance(model, MDL) and model.direct is not None:
-            find_mix(model, target, prepared.parts["validation"])
-            history.add(_mixed_evaluation(model, prepared, history))
-    return model, history
+) -> tuple[FieldModel, Histories]:
+    _check_memory(prepared.encoder.layout, prepared.target, prepared.config, best_in_memory=checkpoints is None)
+    model = build_for(prepared.target, prepared.encoder.layout, prepared.config)
+    rows = prepared.parts["train"]
+    histories: dict[str, Sequence[Evaluation]] = {}
+    for name, part, settings in _parts(model, prepared.config, len(rows)):
+        folder = checkpoints / name if checkpoints is not None and name else checkpoints
+        with torch_threads(settings.threads):
+            histories[name] = _trainer(Trainer, part, settings, prepared, rows, observer, folder).fit(resume=resume)
+    if isinstance(model, MDL) and model.direct is not None:
+        find_mix(model, prepared.target, prepared.parts["validation"])
+    return model, histories
 
 
-def _train_part(
+def _parts(model: FieldModel, config: Config, n_rows: int) -> list[tuple[str, FieldModel, TrainConfig]]:
+    """What is trained one after the other: name, weights and settings; the model itself, without a name, is last."""
+    found: list[tuple[str, FieldModel, TrainConfig]] = [(MAIN, model, config.train)]
+    if isinstance(model, MDL) and model.direct is not None:
+        found.insert(0, (DIRECT, model.direct, direct_settings(config.train, n_rows=n_rows)))
+    return found
+
+
+def _refit(trained: Trained, observer: Observer) -> Trained:
+    """The same with a new model, trained on training and validation rows for as many passes; weights of parts stay."""
+    prepared, started = trained.prepared, time.perf_counter()
+    rows = prepared.store.part(("train", "validation"))
+    model = build_for(prepared.target, prepared.encoder.layout, prepared.config)
+    try:
+        for name, part, settings in _parts(model, prepared.config, len(prepared.parts["train"])):
+            passes = Passes.of(trained.histories[name], settings)
+            observer.on_refit(len(rows), passes.n)
+            with torch_threads(settings.threads):
+                _trainer(Refit, part, settings, prepared, rows, observer, None).follow(passes)
+    finally:
+        observer.on_end()
+    if isinstance(model, MDL) and isinstance(trained.model, MDL) and model.mix_2 is not None:
+        assert trained.model.mix_2 is not None
+        model.mix_2.copy_(trained.model.mix_2)
+    return replace(trained, model=model, seconds=trained.seconds + time.perf_counter() - started)
+
+
+def _trainer(
+    kind: type[AnyTrainer],
     model: FieldModel,
+    settings: TrainConfig,
     prepared: Prepared,
-    config: TrainConfig,
+    rows: StorePart,
     observer: Observer,
-    history: History,
     folder: Path | None,
-    *,
-    resume: bool,
-) -> None:
-    """Train a model, or one part of it that is a model of its own, in place."""
-    encoder, rows = prepared.encoder, prepared.parts["train"]
-    assert config.batch_size is not None
+) -> AnyTrainer:
+    """A trainer of a new model, or of one part of it that is a model of its own."""
+    encoder = prepared.encoder
+    assert settings.batch_size is not None
+    _check_batches(len(rows), model, settings.batch_size)
     with torch.no_grad():
         model.bias.copy_(prepared.base_C)
-    Trainer(
+    loader = Loader(rows, batch_size=settings.batch_size, seed=settings.seed)
+    observer.on_part(loader.n_batches, settings.max_epochs, direct=isinstance(model, DirectNetwork))
+    return kind(
         model,
         prepared.target,
-        config,
-        train=Loader(rows, batch_size=config.batch_size, seed=config.seed),
+        settings,
+        train=loader,
         validation=prepared.parts["validation"],
-        prepare=UnknownTraining(encoder.layout, encoder.counts, rate=config.unknown_rate, seed=config.seed),
-        l2_scale_I=_l2_scale(encoder, config.l2_rarity),
+        prepare=UnknownTraining(encoder.layout, encoder.counts, rate=settings.unknown_rate, seed=settings.seed),
+        l2_scale_I=_l2_scale(encoder, settings.l2_rarity),
         observer=observer,
-        history=history,
+        history=History(None if folder is None else folder / HISTORY),
         checkpoints=None if folder is None else CheckpointFolder(folder),
-    ).fit(resume=resume)
-
-
-def _mixed_evaluation(model: FieldModel, prepared: Prepared, history: History) -> Evaluation:
-    """The validation metrics of both parts together, as a last evaluation after the history of MDL's own."""
-    measured = measure(model.outputs, prepared.target, prepared.parts["validation"].chunks())
-    return replace(history[-1], validation=measured.metrics, best=True)
+    )
 
 
 def _l2_scale(encoder: Encoder, rarity: float) -> torch.Tensor | None:
     return rarity_scale(encoder.layout.of_owners(encoder.counts), rarity) if rarity else None
+
+
+def _check_stopping(prepared: Prepared) -> None:
+    """Refuse a monitored metric that the task does not have, and what trees cannot do."""
+    monitor, known = prepared.config.train.monitor, monitored_metrics(prepared.target.task)
+    if monitor not in known:
+        raise ConfigError(
+            f"train.monitor must be one of {', '.join(known)} for a {prepared.target.task} target; given {monitor!r}"
+        )
+    if isinstance(prepared.config.model, TreeConfig) and (monitor != "loss" or prepared.config.train.refit):
+        given = "train.refit = true" if monitor == "loss" else f"train.monitor = {monitor!r}"
+        raise ConfigError(
+            f"{prepared.config.model.name} stops by the validation loss and keeps those trees; given {given}. Remove "
+            "this setting"
+        )
 
 
 @contextmanager
@@ -246,13 +304,12 @@ def _check_memory(layout: Layout, target: Target, config: Config, *, best_in_mem
         )
 
 
-def _check_batches(n_rows: int, model: FieldModel, config: Config) -> None:
+def _check_batches(n_rows: int, model: FieldModel, batch_size: int) -> None:
     """Refuse batches of one row for a model with BatchNorm, which needs a spread."""
-    assert config.train.batch_size is not None
-    smallest = n_rows // -(-n_rows // config.train.batch_size)
+    smallest = n_rows // -(-n_rows // batch_size)
     if smallest < 2 and any(isinstance(module, BatchNorm) for module in model.modules()):
         raise TrainingError(
             f"BatchNorm needs batches of at least 2 rows; {n_rows} training rows with train.batch_size = "
-            f"{config.train.batch_size} give batches of 1. Give more rows, raise train.batch_size, or set "
+            f"{batch_size} give batches of 1. Give more rows, raise train.batch_size, or set "
             "model.batch_norm = 'none' if the model has that setting"
         )

@@ -1,8 +1,8 @@
 """Losses and metrics: the loss of a batch, metrics over many rows, and the metrics of the base rate alone.
 
-`measure` is the only way from rows to metrics. Logloss and squared error are running sums. AUC and calibration need the
-scores of a binary target, so memory grows by 13 bytes per row: 5 for score and label (9 with a weight), and 8 more
-while they are sorted (`ranking.py`). The AUC is exact; nothing is averaged over batches.
+`measure` is the only way from rows to metrics. Logloss, squared error and R² are running sums. AUC and calibration
+need the scores of a binary target, so memory grows by 13 bytes per row: 5 for score and label (9 with a weight), and 8
+more while they are sorted (`ranking.py`). The AUC is exact; nothing is averaged over batches.
 
 Shape legend: B rows of a batch, R rows of a chunk, C outputs.
 """
@@ -22,7 +22,7 @@ from fielddep.config.metrics import METRICS, loss_name
 from fielddep.encoding.rows import Array, EncodedRows
 from fielddep.encoding.target import Target
 from fielddep.nn.model import predictions
-from fielddep.training.ranking import Column, Ranking, area_under_curve, binned_gap, check_n_rows
+from fielddep.training.ranking import Column, Ranking, area_under_curve, average_precision, binned_gap, check_n_rows
 
 Values = torch.Tensor | Array
 
@@ -71,11 +71,38 @@ def base_output(target: Target, chunks: Iterable[EncodedRows]) -> torch.Tensor:
 N_CALIBRATION_BINS = 20
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Spread:
+    """Weight and mean of numbers that arrive batch by batch, and their squared distances from the mean.
+
+    Sums of plain squares would lose their digits if the numbers are alike and far from zero.
+    """
+
+    weight: float = 0.0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    @classmethod
+    def of(cls, values_B: torch.Tensor, weights_B: torch.Tensor) -> _Spread:
+        weight = float(weights_B.sum())
+        mean = float((values_B * weights_B).sum()) / weight if weight else 0.0
+        return cls(weight=weight, mean=mean, squares=float(((values_B - mean).square() * weights_B).sum()))
+
+    def merge(self, other: _Spread) -> _Spread:
+        weight = self.weight + other.weight
+        if not weight:
+            return self
+        gap, share = other.mean - self.mean, other.weight / weight
+        squares = self.squares + other.squares + gap * gap * self.weight * share
+        return _Spread(weight=weight, mean=self.mean + gap * share, squares=squares)
+
+
 class Metrics:
     """Streaming metrics of a task.
 
-    Binary: logloss, auc, calibration_error. Multi-class: logloss, accuracy. Regression: mse and mae, in the target's
-    unit. `loss` is the logloss or mse. Rows of a single class have no AUC.
+    Binary: logloss, auc, calibration_error, average_precision. Multi-class: logloss, accuracy. Regression: rmse, mae
+    and mse, in the target's unit, and r2 against the mean of the rows. `loss` is the logloss or mse. Rows of a single
+    class have no AUC and no average precision, and rows of a single target no R².
 
     Args:
         target: what is predicted.
@@ -87,6 +114,7 @@ class Metrics:
         self.ranked = ranked
         self._sums: dict[str, float] = {}
         self._weight = 0.0
+        self._targets = _Spread()
         self._scores, self._labels, self._weights = Column(np.float32), Column(np.bool_), Column(np.float32)
 
     def update(self, logits_BC: torch.Tensor, target_B: Values, weight_B: Values | None = None) -> None:
@@ -103,6 +131,7 @@ class Metrics:
         if self.target.task == "regression":
             self._add("mse", losses_B, weights)
             self._add("mae", (logits_BC[:, 0] - target_B).abs(), weights)
+            self._targets = self._targets.merge(_Spread.of(target_B.double(), weights.double()))
             return
         self._add("logloss", losses_B, weights)
         if self.target.task == "multiclass":
@@ -124,6 +153,8 @@ class Metrics:
         # Sums are over standardised targets, because some units are too large or too small for sums of squares.
         units = {"": 1.0, "target": self.target.scale, "target²": self.target.loss_unit}
         values = {name: total / self._weight * units[METRICS[name].unit] for name, total in self._sums.items()}
+        if self.target.task == "regression":
+            values |= self._roots()
         if len(self._scores):
             values |= self._ranked()
         values["loss"] = values[loss_name(self.target.task)]
@@ -133,12 +164,19 @@ class Metrics:
         """Mean loss of standardised targets, which training minimises; it does not depend on the target's unit."""
         return self._sums[loss_name(self.target.task)] / self._weight if self._weight else math.nan
 
+    def _roots(self) -> dict[str, float]:
+        """Metrics that follow from the mean squared error."""
+        found, squares = {"rmse": math.sqrt(self.standard_loss()) * self.target.scale}, self._targets.squares
+        return {**found, "r2": 1.0 - self._sums["mse"] / squares} if squares > 0 else found
+
     def _ranked(self) -> dict[str, float]:
         """Metrics that need the order of the scores."""
         weights = self._weights.values() if len(self._weights) else None
         ranking = Ranking(self._scores.values(), self._labels.values(), weights)
         area = area_under_curve(ranking)
         found = {} if area is None else {"auc": area}
+        precision = average_precision(ranking)
+        found |= {} if precision is None else {"average_precision": precision}
         gap = binned_gap(ranking, N_CALIBRATION_BINS, lambda scores: _positive(scores, self.target))
         return {**found, "calibration_error": gap}
 
@@ -195,9 +233,10 @@ def base_rate_metrics(target: Target, base_C: torch.Tensor, chunks: Iterable[Enc
     if target.task != "binary" or not found:
         return found
     # All rows are tied, so every pair counts half and there is one bin.
-    area = {"auc": 0.5} if positive and negative else {}
+    share = positive / (positive + negative)
+    area = {"auc": 0.5, "average_precision": share} if positive and negative else {}
     probability = float(_positive(base_C.float().cpu().numpy(), target)[0])
-    return {**found, **area, "calibration_error": abs(probability - positive / (positive + negative))}
+    return {**found, **area, "calibration_error": abs(probability - share)}
 
 
 def _positive(scores: np.ndarray, target: Target) -> np.ndarray:

@@ -130,36 +130,56 @@ def area_under_curve(ranking: Ranking) -> float | None:
         >>> area_under_curve(Ranking(scores, labels))
         0.75
     """
-    area = below = 0.0
-    tied = _Tie(score=np.float32(np.nan))
-    positive = 0.0
+    area = positive = negative = 0.0
+    for positive_T, negative_T in _ties(ranking):
+        below_T = negative + np.cumsum(negative_T) - negative_T
+        area += float((positive_T * (below_T + negative_T / 2)).sum())
+        positive += float(positive_T.sum())
+        negative += float(negative_T.sum())
+    return area / (positive * negative) if positive and negative else None
+
+
+def average_precision(ranking: Ranking) -> float | None:
+    """Exact mean, over the rows of the positive class, of the precision among rows with at least their score.
+
+    Rows with equal scores count together. None if a class is absent.
+
+    Example:
+        >>> scores, labels = np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True])
+        >>> round(average_precision(Ranking(scores, labels)), 4)
+        0.8333
+    """
+    totals = [(float(positive_T.sum()), float(negative_T.sum())) for positive_T, negative_T in _ties(ranking)]
+    positive, negative = np.sum(totals, axis=0) if totals else (0.0, 0.0)
+    if not positive or not negative:
+        return None
+    area, caught, false = 0.0, positive, negative
+    for positive_T, negative_T in _ties(ranking):
+        caught_T = caught - np.cumsum(positive_T) + positive_T
+        false_T = false - np.cumsum(negative_T) + negative_T
+        has_rows = positive_T > 0
+        area += float((positive_T * caught_T / np.where(has_rows, caught_T + false_T, 1.0)).sum())
+        caught, false = caught - float(positive_T.sum()), false - float(negative_T.sum())
+    return float(area / positive)
+
+
+def _ties(ranking: Ranking) -> Iterator[tuple[Floats, Floats]]:
+    """Weights of both classes, positive first, at every different score (T), by rising score and chunk by chunk.
+
+    The highest score of a chunk waits for the next one, which may have more rows of it.
+    """
+    waiting, held = np.float32(np.nan), np.zeros((2, 0))
     for chunk in ranking.chunks():
         starts = np.flatnonzero(np.r_[True, chunk.scores[1:] != chunk.scores[:-1]])
-        positive_at = np.add.reduceat(chunk.weights * chunk.labels, starts)
-        negative_at = np.add.reduceat(chunk.weights * ~chunk.labels, starts)
-        positive += positive_at.sum()
-        if chunk.scores[0] == tied.score:  # the last tie continues into this chunk
-            positive_at[0] += tied.positive
-            negative_at[0] += tied.negative
-        else:
-            area += tied.positive * (below + tied.negative / 2)
-            below += tied.negative
-        tied = _Tie(score=chunk.scores[-1], positive=positive_at[-1], negative=negative_at[-1])
-        before = below + np.cumsum(negative_at[:-1]) - negative_at[:-1]
-        area += float((positive_at[:-1] * (before + negative_at[:-1] / 2)).sum())
-        below += float(negative_at[:-1].sum())
-    area += tied.positive * (below + tied.negative / 2)
-    negative = below + tied.negative
-    return float(area / (positive * negative)) if positive and negative else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Tie:
-    """Weight of the rows with the highest score so far, to which the next chunk may add."""
-
-    score: np.float32
-    positive: float = 0.0
-    negative: float = 0.0
+        of_labels = np.stack([chunk.weights * chunk.labels, chunk.weights * ~chunk.labels])
+        weights_T = np.add.reduceat(of_labels, starts, axis=1)
+        if chunk.scores[0] == waiting:
+            weights_T[:, :1] += held
+            held = held[:, :0]
+        complete = np.concatenate([held, weights_T[:, :-1]], axis=1)
+        yield complete[0], complete[1]
+        waiting, held = chunk.scores[-1], weights_T[:, -1:]
+    yield held[0], held[1]
 
 
 def tie_stops_of(scores: Floats) -> Callable[[Places], Places]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
+from fielddep.config.metrics import METRICS, loss_name
 from fielddep.config.settings import TrainConfig
 from fielddep.encoding.rows import Batch, Inputs
 from fielddep.encoding.target import Target
@@ -25,7 +26,7 @@ from fielddep.store.loader import Loader
 from fielddep.store.shards import StorePart
 from fielddep.training.average import WeightAverage
 from fielddep.training.checkpoint import BestWeights, CheckpointFolder, Evaluation, History, copy_weights
-from fielddep.training.metrics import mean_loss, measure
+from fielddep.training.metrics import Measured, mean_loss, measure
 from fielddep.training.optim import Optimizer
 
 NAN_CHECK_STEPS = 50
@@ -38,7 +39,8 @@ class TrainerState:
 
     step: int = 0
     best_loss: float = math.inf
-    """Loss of standardised targets, which does not depend on the target's unit."""
+    """What was lowest: the loss of standardised targets, which does not depend on the target's unit, or the monitored
+    metric, negative if higher is better."""
     best_step: int = -1
     n_bad: int = 0
     """Evaluations since the last improvement."""
@@ -52,7 +54,7 @@ class TrainerState:
 
 
 class Trainer:
-    """Trains a model with early stopping on the validation loss and restores the best weights at the end.
+    """Trains a model with early stopping on a metric of the validation rows, and restores the best weights at the end.
 
     Args:
         model: trained in place.
@@ -152,7 +154,7 @@ class Trainer:
         for batch in self.train.batches(epoch, start):
             self.train_step(batch)
             last = self.state.step == self.n_steps
-            if self.state.step % self.eval_interval == 0 or last:
+            if last or self._is_due():
                 self.state.train_seconds += time.perf_counter() - began
                 self._evaluate_and_decide(last)
                 if self.state.finished:
@@ -180,6 +182,10 @@ class Trainer:
         self._n_losses += 1
         self.observer.on_step(self.state.step, len(batch), float(loss.detach()))
 
+    def _is_due(self) -> bool:
+        """Whether it is time for an evaluation."""
+        return self.state.step % self.eval_interval == 0
+
     def _evaluate_and_decide(self, last: bool) -> None:
         state = self.state
         with self._averaged():
@@ -187,11 +193,12 @@ class Trainer:
             measured = measure(self.model.outputs, self.target, self.validation.chunks())
             if not math.isfinite(measured.standard_loss):
                 raise TrainingError(self._advice("the validation loss is not a number"))
-            improved = self._is_better(measured.standard_loss)
+            value = self._monitored(measured)
+            improved = self._is_better(value)
             if improved:
                 self._best.keep(self.model, state.step)
         if improved:
-            state.best_loss, state.best_step = measured.standard_loss, state.step
+            state.best_loss, state.best_step = value, state.step
             state.n_bad = state.n_bad_at_lr = 0
         else:
             state.n_bad += 1
@@ -223,6 +230,7 @@ class Trainer:
             best=best,
             seconds=self.state.seconds,
             rows_per_s=round(epoch * self.train.n_rows / self.state.train_seconds, 1),
+            monitor=self.config.monitor,
         )
 
     def _averaged(self) -> AbstractContextManager[None]:
@@ -237,10 +245,26 @@ class Trainer:
         """Factor of the learning rate at this step; with `lr_decay = "linear"` it falls to zero at the last epoch."""
         return 1.0 - (self.state.step - 1) / self.n_steps if self.config.lr_decay == "linear" else 1.0
 
-    def _is_better(self, loss: float) -> bool:
-        """Whether a validation loss fell by enough; `min_delta` is in the target's unit, like reported losses."""
-        least = self.config.min_delta / self.target.scale / self.target.scale
-        return self.state.best_step < 0 or loss < self.state.best_loss - least
+    @property
+    def _monitors_loss(self) -> bool:
+        return self.config.monitor in ("loss", loss_name(self.target.task))
+
+    def _monitored(self, measured: Measured) -> float:
+        """What should fall: the loss of standardised targets, or the monitored metric, negative if it should rise."""
+        if self._monitors_loss:
+            return measured.standard_loss
+        name = self.config.monitor
+        if name not in measured.metrics:
+            raise TrainingError(
+                f"the validation rows have no {name}, because their targets are all alike; train.monitor is {name!r}. "
+                "Hold out more rows, or set train.monitor = 'loss'"
+            )
+        return -measured.metrics[name] if METRICS[name].higher_is_better else measured.metrics[name]
+
+    def _is_better(self, value: float) -> bool:
+        """Whether what should fall fell by enough; `min_delta` is in the unit of the reported metric."""
+        unit = self.target.scale if self._monitors_loss else 1.0
+        return self.state.best_step < 0 or value < self.state.best_loss - self.config.min_delta / unit / unit
 
     def _checkpoint(self) -> None:
         if self.checkpoints is None:

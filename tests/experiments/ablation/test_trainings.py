@@ -157,7 +157,7 @@ def test_a_model_without_dependencies_has_no_figures_of_them(data: Prepared) -> 
     config = data.config.replace({"model.dependencies": "none"})
     model = build_for(data.target, data.encoder.layout, config)
     found = row_figures(model.eval(), data.target, data.parts["test"])
-    assert set(found) == {"logloss", "auc", "calibration_error"}
+    assert set(found) == {"logloss", "auc", "calibration_error", "average_precision"}
 
 
 def test_global_dependencies_are_measured_where_they_start(data: Prepared, trained: Predictor) -> None:
@@ -197,7 +197,7 @@ def test_a_run_measures_all_parts_with_all_steps(job: AblationJob, data: Prepare
     result = job.run()
     assert set(result.metrics) == {"train", "validation", "test"}
     test = result.metrics["test"]
-    names = {"logloss", "auc", "calibration_error", "dependency_loss", "mu_std"}
+    names = {"logloss", "auc", "calibration_error", "average_precision", "dependency_loss", "mu_std"}
     assert set(test) == names | {f"{name}@{t}" for name in names for t in (0, 4)}
     assert {name: test[f"{name}@4"] for name in names} == {name: test[name] for name in names}
     assert test == pytest.approx(

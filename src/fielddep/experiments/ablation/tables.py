@@ -224,7 +224,7 @@ def _box(axis: Any, place: int, values: list[float], color: str) -> None:
 def _color(metric: str) -> str:
     if metric in (DEPENDENCY_LOSS, MU_STD):
         return GREEN
-    return BLUE if metric in map(loss_name, ("binary", "regression")) else ORANGE
+    return BLUE if metric in ("rmse", *map(loss_name, ("binary", "regression"))) else ORANGE
 
 
 def _y_label(metric: str) -> str:
