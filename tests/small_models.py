@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fielddep.config import MODEL_CONFIGS
-from fielddep.config.settings import Config, fill_defaults
+from fielddep.config.defaults import fill_defaults
+from fielddep.config.settings import Config
 from fielddep.training.prepare import Prepared
 
 SMALL = {

@@ -19,7 +19,8 @@ import torch
 
 import tables
 from fielddep.artifacts.run import source_version
-from fielddep.config.settings import Config, fill_defaults
+from fielddep.config.defaults import fill_defaults
+from fielddep.config.settings import Config
 from fielddep.errors import TrainingError
 from fielddep.training.fit import train
 from fielddep.training.prepare import Prepared

@@ -29,7 +29,8 @@ import numpy as np
 import polars as pl
 import torch
 
-from fielddep.config.settings import Config, fill_defaults
+from fielddep.config.defaults import fill_defaults
+from fielddep.config.settings import Config
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.field import FieldEncoder
 from fielddep.encoding.schema import Field, Schema

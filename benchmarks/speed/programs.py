@@ -16,7 +16,8 @@ from typing import Protocol, TypeAlias
 
 import torch
 
-from fielddep.config.settings import Config, fill_defaults
+from fielddep.config.defaults import fill_defaults
+from fielddep.config.settings import Config
 from fielddep.encoding.rows import Batch
 from fielddep.encoding.target import Target
 from fielddep.nn import build_model

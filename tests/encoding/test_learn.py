@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fielddep.config.settings import Config
 from fielddep.encoding.coded import MemoryCells, Sizes
-from fielddep.encoding.encoder import ColumnTables
+from fielddep.encoding.column_tables import ColumnTables
 from fielddep.encoding.interning import code_table
 from fielddep.encoding.learn import RowCounts, count_codes, learn_encoder
 from tests.oracle.encoder import learn_rows

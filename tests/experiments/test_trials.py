@@ -8,8 +8,8 @@ import optuna
 import pytest
 
 from fielddep.config import MODEL_CONFIGS
+from fielddep.config.defaults import fill_defaults
 from fielddep.config.mdl import LEARNING_RATE_SEARCH, Between
-from fielddep.config.settings import fill_defaults
 from fielddep.experiments.plan import find_contender
 from fielddep.experiments.trials import SearchSpace
 

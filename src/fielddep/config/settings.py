@@ -7,7 +7,6 @@ Every setting carries its own documentation, which `fielddep settings` prints. `
 from __future__ import annotations
 
 import dataclasses
-import math
 import sys
 import typing
 from collections.abc import Iterator, Mapping
@@ -19,7 +18,7 @@ import tomli_w
 
 from fielddep.config import MODEL_CONFIGS, NETWORKS
 from fielddep.config.decode import RENAMED, check_range, decode
-from fielddep.config.mdl import LEARNING_RATES, MDLConfig, ModelConfig, setting
+from fielddep.config.mdl import MDLConfig, ModelConfig, setting
 from fielddep.config.metrics import Monitor
 from fielddep.errors import ConfigError
 from fielddep.wording import did_you_mean
@@ -388,60 +387,3 @@ def _check_ranges(config: Config) -> None:
             "split.validation and split.test must leave rows for training; given "
             f"{config.split.validation} + {config.split.test}"
         )
-
-
-def fill_defaults(config: Config, *, n_rows: int) -> Config:
-    """A config without open settings: every None is decided from the model and the number of training rows.
-
-    The rules were chosen by hand for the lowest loss on held-out rows of a dozen small public tables, of samples of the
-    benchmark tables, and of Frappe and flights. `benchmarks/accuracy` has the figures: `results.csv` (variant
-    *default*) and `defaults.csv`.
-    """
-    model, train = config.model, config.train
-    optimizer = train.optimizer or model.OPTIMIZER
-    # A model's own rate was found with its own optimizer.
-    own_rate = model.LEARNING_RATE if optimizer == model.OPTIMIZER else None
-    # Few rows need a stronger ridge: 1 from thirty thousand rows on, 2.5 for a thousand.
-    strength = round(min(2.5, max(1.0, math.pow(30_000 / max(n_rows, 1), 0.3))), 2)
-    filled: dict[str, object] = {
-        # A power of two near a hundredth of the rows, from 32 to 2048.
-        "train.batch_size": train.batch_size or 2 ** min(11, max(5, round(math.log2(max(n_rows, 1) / 100)))),
-        "train.optimizer": optimizer,
-        "train.lr": train.lr or own_rate or LEARNING_RATES[optimizer],
-        "train.eval_every": train.eval_every or 4.0,
-    }
-    if train.embedding_l2 is None:
-        filled["train.embedding_l2"] = model.EMBEDDING_L2 * strength
-    if train.first_order_l2 is None:
-        filled["train.first_order_l2"] = model.FIRST_ORDER_L2 * strength
-    if getattr(model, "d_embed", 0) is None:  # a model without embeddings has no such setting
-        # Few rows could only memorise large embeddings.
-        filled["model.d_embed"] = 8 if n_rows < 5_000 else 16 if n_rows < 100_000 else 40
-    return config.replace(filled)
-
-
-def direct_settings(train: TrainConfig, *, n_rows: int) -> TrainConfig:
-    """Settings for the direct network of MDL: Adam, and many passes.
-
-    They were chosen on validation rows of eight tables of numbers and categories. Seed, device, threads and the rare id
-    follow the user's settings; `max_epochs` is doubled.
-    """
-    wanted = min(1024, max(256, n_rows // 150)) if n_rows >= 1_000 else max(32, n_rows // 8)
-    batch_size = 2 ** round(math.log2(wanted))
-    return dataclasses.replace(
-        train,
-        optimizer="adam",
-        lr=0.002,
-        batch_size=batch_size,
-        max_epochs=2 * train.max_epochs,
-        eval_every=2.0,
-        patience=20,
-        plateau_factor=1.0,
-        plateau_restore=False,
-        average_decay=0.6,
-        embedding_l2=0.0,
-        first_order_l2=0.0,
-        weight_decay=0.0003,
-        lr_decay="none",
-        clip_norm=None,
-    )

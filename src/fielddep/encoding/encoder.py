@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -17,13 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fielddep.encoding.coded import CodedTable
 from fielddep.encoding.crosses import CROSS_PREFIX, Cross, cross_name
 from fielddep.encoding.field import Codec, EncodedField, FieldCells, FieldEncoder, RowCells, list_kind
 from fielddep.encoding.measures import Measure
 from fielddep.encoding.numbers import QuantileBins, ScaledNumbers
 from fielddep.encoding.one_row import is_plain
-from fielddep.encoding.ragged import Ragged
 from fielddep.encoding.rows import (
     IDS,
     MEASURES,
@@ -38,7 +35,6 @@ from fielddep.encoding.rows import (
     list_name,
 )
 from fielddep.encoding.schema import Field, Schema
-from fielddep.encoding.target import Target
 from fielddep.encoding.unknown import UnknownReport, best_ids
 from fielddep.encoding.values import as_number
 from fielddep.encoding.vocabulary import FRAME_SCHEMA, MISSING_ID, RARE_ID, Vocabulary
@@ -50,7 +46,6 @@ Numbers = npt.NDArray[np.float32]
 
 MAX_NAMES = 5
 """Columns that an error names."""
-_NO_LISTS = Ragged.of([])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -188,7 +183,7 @@ class Encoder:
         if weight is None:
             return {TARGET: targets}
         numbers = range(first_row, first_row + len(table))
-        return {TARGET: targets, WEIGHT: _encode_weights(table[weight], self.missing_values, numbers)}
+        return {TARGET: targets, WEIGHT: encode_weights(table[weight], self.missing_values, numbers)}
 
     def decode(self, encoded: EncodedRows) -> pl.DataFrame:
         """Values of encoded rows: canonical texts, intervals of bins, numbers, joined lists; null for missing."""
@@ -326,7 +321,7 @@ def bad_weight(name: str, row: int) -> SchemaError:
     return SchemaError(f"weights {name!r} must be 0 or more, none missing; see row {row} (counted from 0)")
 
 
-def _encode_weights(column: pl.Series, missing_values: Iterable[str], numbers: Sequence[int] | RowNumbers) -> Numbers:
+def encode_weights(column: pl.Series, missing_values: Iterable[str], numbers: Sequence[int] | RowNumbers) -> Numbers:
     """Weights of rows; an error names the bad row by its entry of `numbers`."""
     weights = as_number(column, missing_values, first_row=int(numbers[0]) if len(numbers) else 0)
     bad = (weights.is_null() | (weights < 0)).fill_null(True)
@@ -345,112 +340,3 @@ def check_columns(columns: Collection[str], wanted: Sequence[str]) -> None:
     name, near = next((pair for pair in similar if pair[1] is not None), (None, None))
     has = f"did you mean {near!r} for {name!r}?" if near else f"it has {listing(list(columns), MAX_NAMES) or 'none'}"
     raise SchemaError(f"the table lacks {count(len(absent), 'column')}: {listing(absent, MAX_NAMES)}; {has}")
-
-
-class TargetCodec:
-    """Encodes the targets of a coded table: each different value once, or number by number."""
-
-    def __init__(self, table: CodedTable, target: Target) -> None:
-        self.table, self.target = table, target
-        self._targets = None if table.columns[target.name].mode == "numbers" else self._encode_values()
-
-    def encode(self, start: int, stop: int) -> Array:
-        """Encoded targets, see `Target.encode`."""
-        if self._targets is not None:
-            return self._targets[self.table.codes(self.target.name, start, stop)]
-        return self.target.encode(self.table.numbers(self.target.name, start, stop), first_row=start)
-
-    def _encode_values(self) -> Array:
-        column = self.table.columns[self.target.name]
-        known = self.target.is_known(column.values, column.missing_values)
-        encoded = self.target.encode(column.values.filter(known), column.missing_values)
-        table = np.zeros(len(column.values), dtype=encoded.dtype)
-        table[known.to_numpy()] = encoded
-        return table
-
-
-class ColumnTables:
-    """Encodes the rows of a coded table: each different value once, then one lookup per cell.
-
-    Args:
-        table: the rows.
-        encoder: what was learned from them; its crosses are encoded too.
-    """
-
-    def __init__(self, table: CodedTable, encoder: Encoder) -> None:
-        assert encoder.schema.target is not None
-        self.table, self.encoder = table, encoder
-        self._names = [field.column for field in encoder.schema.fields]
-        cells = FieldCells(lambda name: table.columns[name].values, encoder.missing_values)
-        self._fields = [
-            None if self._is_numbers(c.field.column) else c.encode(cells.of(c.field)) for c in encoder.field_encoders
-        ]
-        self.target = TargetCodec(table, encoder.schema.target).encode
-        self._weights = self._weight_table()
-
-    def arrays(self, start: int, stop: int, threads: Executor) -> dict[str, RowArray]:
-        """All arrays of a store but the parts."""
-        layout, n_fields = self.encoder.layout, len(self._names)
-        ids_RF = np.empty((stop - start, layout.n_columns), dtype=np.int32)
-        numbers_RN = np.empty((stop - start, len(layout.numerical)), dtype=np.float32)
-        measures_RM = np.empty((stop - start, len(layout.measured)), dtype=np.float32)
-        lists: dict[str, RowArray] = dict.fromkeys(map(list_name, layout.lists), _NO_LISTS)
-
-        def fill(f: int) -> None:
-            ids, numbers, measures = self._encode(f, start, stop)
-            ids_RF[:, f] = ids
-            if numbers is not None:
-                numbers_RN[:, layout.numerical.index(f)] = numbers
-            if measures is not None:
-                measures_RM[:, layout.measured.index(f)] = measures
-            if f in layout.lists:
-                lists[list_name(f)] = self._lists(f, start, stop)
-
-        list(threads.map(fill, range(n_fields)))
-        for position, cross in enumerate(self.encoder.crosses, start=n_fields):
-            ids_RF[:, position] = cross.encode(ids_RF)
-        arrays: dict[str, RowArray] = {
-            IDS: ids_RF,
-            NUMBERS: numbers_RN,
-            MEASURES: measures_RM,
-            **lists,
-            TARGET: self.target(start, stop),
-        }
-        weight = self.encoder.schema.weight
-        return arrays if weight is None else {**arrays, WEIGHT: self._weight(weight, start, stop)}
-
-    def ids(self, field: int, start: int, stop: int) -> Ids:
-        """Local ids of a field."""
-        return self._encode(field, start, stop)[0]
-
-    def _weight(self, name: str, start: int, stop: int) -> Numbers:
-        if self._weights is not None:
-            return self._weights[self.table.codes(name, start, stop)]
-        return _encode_weights(self.table.numbers(name, start, stop), (), self.table.cells.row_numbers(start, stop))
-
-    def _encode(self, f: int, start: int, stop: int) -> tuple[Ids, Numbers | None, Numbers | None]:
-        """Ids, numbers and measures of a field."""
-        name, table = self._names[f], self._fields[f]
-        if table is None:
-            cells = FieldCells(lambda name: self.table.typed_cells(name, start, stop), self.encoder.missing_values)
-            column = self.encoder.field_encoders[f].encode(cells.of(self.encoder.schema.fields[f]))
-            return column.ids, column.numbers, column.measures
-        codes = self.table.codes(name, start, stop)
-        numbers, measures = (None if a is None else np.take(a, codes) for a in (table.numbers, table.measures))
-        return np.take(table.ids, codes), numbers, measures
-
-    def _lists(self, f: int, start: int, stop: int) -> Ragged:
-        table = self._fields[f]
-        assert table is not None and table.lists is not None
-        return table.lists.take(self.table.codes(self._names[f], start, stop))
-
-    def _is_numbers(self, name: str) -> bool:
-        return self.table.columns[name].mode == "numbers"
-
-    def _weight_table(self) -> Numbers | None:
-        name = self.encoder.schema.weight
-        if name is None or self._is_numbers(name):
-            return None
-        column = self.table.columns[name]
-        # A missing weight was refused before, so null is a code without rows.
-        return as_number(column.values, column.missing_values).fill_null(0.0).to_numpy().astype(np.float32)

@@ -18,9 +18,10 @@ import polars as pl
 
 from fielddep.config.settings import Config, DataConfig
 from fielddep.encoding.coded import CodedTable
+from fielddep.encoding.column_tables import ColumnTables, TargetCodec
 from fielddep.encoding.crosses import Cross, Ids, PairCounts, cross_positions, find_crosses
 from fielddep.encoding.dates import ISO, PARTS, read_times
-from fielddep.encoding.encoder import ColumnTables, Encoder, TargetCodec, bad_weight
+from fielddep.encoding.encoder import Encoder, bad_weight
 from fielddep.encoding.field import (
     Codec,
     FieldCells,

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from fielddep.config.defaults import fill_defaults
 from fielddep.config.mdl import LEARNING_RATE_SEARCH, Between, Space
-from fielddep.config.settings import Config, fill_defaults
+from fielddep.config.settings import Config
 from fielddep.config.trees import TreeConfig
 from fielddep.experiments.plan import Budget, Contender, Deadline
 from fielddep.experiments.processes import reason_of

@@ -26,9 +26,10 @@ import polars as pl
 
 from fielddep.config.settings import Config
 from fielddep.encoding.coded import DEFAULT_SIZES, CodedTable, Sizes
+from fielddep.encoding.column_tables import ColumnTables
 from fielddep.encoding.crosses import cross_positions
 from fielddep.encoding.dates import is_part_name
-from fielddep.encoding.encoder import ColumnTables, Encoder
+from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.interning import TableInterner, n_threads
 from fielddep.encoding.learn import learn_encoder
 from fielddep.encoding.rows import RowArray

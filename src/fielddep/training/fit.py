@@ -14,8 +14,9 @@ from typing import TypeVar
 import polars as pl
 import torch
 
+from fielddep.config.defaults import direct_settings
 from fielddep.config.metrics import monitored_metrics
-from fielddep.config.settings import Config, TrainConfig, direct_settings
+from fielddep.config.settings import Config, TrainConfig
 from fielddep.config.trees import TreeConfig
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.rows import Layout

@@ -8,7 +8,8 @@ from functools import cached_property
 
 import torch
 
-from fielddep.config.settings import Config, fill_defaults
+from fielddep.config.defaults import fill_defaults
+from fielddep.config.settings import Config
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.rows import sample_rows
 from fielddep.encoding.split import Parts
