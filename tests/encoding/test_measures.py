@@ -16,13 +16,18 @@ def targets_of(numbers: np.ndarray, target: np.ndarray) -> ValueTargets:
 def test_a_measure_is_not_moved_by_one_absurd_number() -> None:
     numbers = np.sort(np.random.default_rng(0).normal(50, 3, 999))
     with_outlier = np.append(numbers, 1e300)
-    plain, odd = (Measure.of(values, np.ones(len(values), dtype=np.int64)) for values in (numbers, with_outlier))
+    plain, odd = (Measure.of(values, np.ones(len(values), dtype=np.int64), 5) for values in (numbers, with_outlier))
     assert odd.centre == pytest.approx(plain.centre, rel=0.01)
     assert odd.unit == pytest.approx(plain.unit, rel=0.05)
     encoded = odd.encode(np.array([50.0, 1e300, -1e300, np.nan]))
     assert abs(encoded[0]) < 1
     assert encoded[1:3].tolist() == [MAX_MEASURE, -MAX_MEASURE]
     assert np.isnan(encoded[3])
+
+
+def test_a_missing_number_is_the_median_if_none_was_missing_in_training() -> None:
+    measure = Measure.of(np.array([1.0, 2.0, 3.0]), np.array([1, 1, 1]))
+    assert measure.encode(np.array([np.nan])).tolist() == [0.0]
 
 
 @pytest.mark.parametrize("values", [[], [7.0], [0.0, 0.0, 0.0]])

@@ -51,6 +51,7 @@ def print_description(name: str, found: TableDescription) -> None:
         [
             column.name,
             f"{column.kind} ({column.separator})" if column.separator else column.kind,
+            column.reason if column.kind != "left out" else "",
             f"{column.n_distinct:,}",
             f"{column.missing_share:.1%}",
             ", ".join(f"{value} ({count:,})" for value, count in column.examples),
@@ -58,9 +59,9 @@ def print_description(name: str, found: TableDescription) -> None:
         ]
         for column in found.columns
     ]
-    header = ["column", "kind", "values", "missing", "examples", "warnings"]
+    header = ["column", "kind", "why", "values", "missing", "examples", "warnings"]
     title = f"{name}: {found.n_rows:,} rows, {len(found.columns)} columns"
-    print_table(header, rows, title=title, texts=("kind", "examples", "warnings"))
+    print_table(header, rows, title=title, texts=("kind", "why", "examples", "warnings"))
     if found.target is not None:
         console().print(_target_line(found.target), soft_wrap=True)
 

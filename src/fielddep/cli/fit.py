@@ -126,6 +126,8 @@ class PreparedLog(Observer):
             unit = "bins" if field.numeric else "values"
             size = "" if field.numeric == "scale" else f", {len(field_encoder.counts) - FIRST_ID:,} {unit}"
             log(f"  {field.name}: {field.kind}{detail}{size}")
+        if prepared.encoder.related is not None:
+            log(f"  related to each other: the {len(prepared.encoder.related)} fields that say most about the target")
         if prepared.encoder.crosses:
             log(f"  crosses of two fields: {', '.join(prepared.encoder.layout.names[len(schema.fields) :])}")
         classes = f", {len(prepared.target.classes)} classes" if prepared.target.classes else ""

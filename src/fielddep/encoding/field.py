@@ -91,11 +91,17 @@ class EncodedField:
     """
 
     ids: npt.NDArray[np.int32]
-    numbers: npt.NDArray[np.float32] | None
-    n_unknown: int
-    n_missing: int
-    measures: npt.NDArray[np.float32] | None = None
+    numbers: npt.NDArray[np.float32] | None = None
+    n_unknown: int = 0
+    n_missing: int = 0
     lists: Ragged | None = None
+    measures: npt.NDArray[np.float32] | None = None
+
+    def take(self, rows: npt.NDArray[np.int64]) -> EncodedField:
+        """The values of some rows, without counts."""
+        numbers, measures = (None if a is None else a[rows] for a in (self.numbers, self.measures))
+        lists = None if self.lists is None else self.lists.take(rows)
+        return EncodedField(ids=self.ids[rows], numbers=numbers, lists=lists, measures=measures)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -129,10 +135,10 @@ class FieldEncoder:
         missing = field_missing(field, config.missing_values)
         codec: Codec
         measure = None
-        if field.kind != "categorical":
+        if field.kind in ("numerical", "both"):
             numbers = as_number(trained["value"].alias(field.name), missing)
             distinct, counts, n_missing = number_counts(numbers, trained["n"].to_numpy())
-            measure = Measure.of(distinct, counts)
+            measure = Measure.of(distinct, counts, n_missing)
         if field.numeric in ("scale", "quantile"):
             if field.numeric == "scale":
                 codec = ScaledNumbers.of(Moments.of(distinct, counts), n_missing)

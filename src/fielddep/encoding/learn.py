@@ -268,7 +268,8 @@ def _learn_numbers(table: CodedTable, field: Field, config: DataConfig, parts: R
         return FieldCells(lambda name: table.typed_cells(name, start, stop), config.missing_values).of(field)
 
     distinct, sampled = np.unique(_sample_numbers(table, read, parts), return_counts=True)
-    measure = Measure.of(distinct, sampled)
+    n_known = sum(len(numbers) - numbers.null_count() for numbers in _cells(table, read, parts))
+    measure = Measure.of(distinct, sampled, n_train - n_known)
     if field.numeric == "scale":
         moments = _moments(table, read, parts)
         codec = ScaledNumbers.of(moments, n_train - moments.n_rows)

@@ -42,32 +42,37 @@ class Measure:
     Attributes:
         centre: the median.
         unit: the distance between the quartiles, as a standard deviation; of all numbers if the quartiles are equal.
+        n_missing: training rows without a number. If there are none, nothing trains what a missing number means, and
+            it is taken for the median.
     """
 
     centre: float
     unit: float
+    n_missing: int = 0
 
     @classmethod
-    def of(cls, distinct: Floats, counts: Counts) -> Measure:
+    def of(cls, distinct: Floats, counts: Counts, n_missing: int = 0) -> Measure:
         """Learn from ascending different numbers and the rows of each."""
         if not len(distinct):
-            return cls(centre=0.0, unit=1.0)
+            return cls(centre=0.0, unit=1.0, n_missing=n_missing)
         ends = np.cumsum(counts)
         low, centre, high = distinct[np.searchsorted(ends, ends[-1] * np.array([0.25, 0.5, 0.75]))]
         with np.errstate(over="ignore", invalid="ignore"):
             unit = (high - low) / _NORMAL_QUARTILES or float(
                 np.sqrt(np.average((distinct - centre) ** 2, weights=counts))
             )
-        return cls(centre=float(centre), unit=float(unit) if 0 < unit < math.inf else 1.0)
+        unit = float(unit) if 0 < unit < math.inf else 1.0
+        return cls(centre=float(centre), unit=unit, n_missing=n_missing)
 
     def encode(self, numbers: Floats) -> Measures:
-        """Numbers on the scale; NaN stays NaN."""
+        """Numbers on the scale; NaN for missing, or 0 if none was missing in training."""
         with np.errstate(over="ignore"):
-            return np.clip((numbers - self.centre) / self.unit, -MAX_MEASURE, MAX_MEASURE).astype(np.float32)
+            scaled = np.clip((numbers - self.centre) / self.unit, -MAX_MEASURE, MAX_MEASURE).astype(np.float32)
+        return scaled if self.n_missing else np.nan_to_num(scaled)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `Measure(**values)`."""
-        return {"centre": self.centre, "unit": self.unit}
+        return {"centre": self.centre, "unit": self.unit, "n_missing": self.n_missing}
 
 
 def lenient_numbers(column: pl.Series, missing_values: tuple[str, ...]) -> Floats:

@@ -20,9 +20,9 @@ import torch
 
 from fielddep.artifacts.bundle import Bundle
 from fielddep.encoding.encoder import Encoder
-from fielddep.encoding.field import stand_ins
+from fielddep.encoding.field import EncodedField, stand_ins
 from fielddep.encoding.ragged import Ragged
-from fielddep.encoding.rows import EncodedRows, list_name
+from fielddep.encoding.rows import IDS, MEASURES, NUMBERS, EncodedRows, RowArray, list_name
 from fielddep.encoding.target import Target
 from fielddep.encoding.vocabulary import FIRST_ID, RARE_ID
 from fielddep.errors import UserError
@@ -32,6 +32,8 @@ from fielddep.explain.rows import Floats, target_of, value_texts
 from fielddep.nn.mdl import MDL
 from fielddep.nn.model import predictions
 
+Vector = npt.NDArray[np.float32]
+
 
 def hide_field(encoder: Encoder, rows: EncodedRows, position: int) -> EncodedRows:
     """The rows with empty cells in one field.
@@ -40,41 +42,48 @@ def hide_field(encoder: Encoder, rows: EncodedRows, position: int) -> EncodedRow
     trained the missing id then), or the mean for a number given as `value x vector`.
     """
     empty = encoder.field_encoders[position].encode(pl.Series([None], dtype=pl.String))
-    numbers_R = None if empty.numbers is None else empty.numbers.repeat(len(rows))
-    lists = None if empty.lists is None else empty.lists.take(np.zeros(len(rows), dtype=np.int64))
-    return with_field(encoder, rows, position, empty.ids.repeat(len(rows)), numbers_R, lists)
+    return with_field(encoder, rows, position, empty.take(np.zeros(len(rows), dtype=np.int64)))
 
 
 def permute_field(encoder: Encoder, rows: EncodedRows, position: int, order_R: npt.NDArray[np.int64]) -> EncodedRows:
     """The rows with the values of one field exchanged: row r gets the value, or complete list, of row `order_R[r]`."""
-    numbers_R = None
-    if position in rows.layout.numerical:
-        numbers_R = rows.numbers_RN[order_R, rows.layout.numerical.index(position)]
-    lists = rows.lists_R(position).take(order_R) if position in rows.layout.lists else None
-    return with_field(encoder, rows, position, rows.ids_RF[order_R, position], numbers_R, lists)
+    layout = rows.layout
+    held = EncodedField(
+        ids=rows.ids_RF[:, position],
+        numbers=_column(rows.numbers_RN, layout.numerical, position),
+        lists=rows.lists_R(position) if position in layout.lists else None,
+        measures=_column(rows.measures_RM, layout.measured, position),
+    )
+    return with_field(encoder, rows, position, held.take(order_R))
 
 
-def with_field(
-    encoder: Encoder,
-    rows: EncodedRows,
-    position: int,
-    ids_R: npt.NDArray[np.int32],
-    numbers_R: npt.NDArray[np.float32] | None,
-    lists: Ragged | None,
-) -> EncodedRows:
-    """The rows with other values in one field: ids, and numbers or lists if the field has them."""
-    ids_RF = rows.ids_RF.copy()
-    ids_RF[:, position] = ids_R
+def with_field(encoder: Encoder, rows: EncodedRows, position: int, values: EncodedField) -> EncodedRows:
+    """The rows with other values in one field."""
+    layout, ids_RF = rows.layout, rows.ids_RF.copy()
+    ids_RF[:, position] = values.ids
     for column, cross in enumerate(encoder.crosses, start=len(encoder.field_encoders)):
         if position in (cross.left, cross.right):
             ids_RF[:, column] = cross.encode(ids_RF)
-    if lists is not None:
-        return rows.with_arrays(**{"ids": ids_RF, list_name(position): lists})
-    if numbers_R is None:
-        return rows.with_arrays(ids=ids_RF)
-    numbers_RN = rows.numbers_RN.copy()
-    numbers_RN[:, rows.layout.numerical.index(position)] = numbers_R
-    return rows.with_arrays(ids=ids_RF, numbers=numbers_RN)
+    changed: dict[str, RowArray] = {IDS: ids_RF}
+    if values.lists is not None:
+        changed[list_name(position)] = values.lists
+    if values.numbers is not None:
+        changed[NUMBERS] = _exchanged(rows.numbers_RN, layout.numerical, position, values.numbers)
+    if values.measures is not None and rows.measures_RM is not None:
+        changed[MEASURES] = _exchanged(rows.measures_RM, layout.measured, position, values.measures)
+    return rows.with_arrays(**changed)
+
+
+def _column(array: npt.NDArray[np.float32] | None, fields: tuple[int, ...], field: int) -> Vector | None:
+    """The column of a field in an array of some fields; None if it has none."""
+    return array[:, fields.index(field)] if array is not None and field in fields else None
+
+
+def _exchanged(array: npt.NDArray[np.float32], fields: tuple[int, ...], field: int, values: Vector) -> Vector:
+    """A copy of an array of some fields with other values for one of them."""
+    changed: Vector = array.copy()
+    changed[:, fields.index(field)] = values
+    return changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,7 +292,7 @@ def _without_values(
     lists = taken.lists_R(position)
     hidden_V = lists.values == np.repeat(value_P, lists.lengths)
     left = Ragged(np.where(hidden_V, RARE_ID, lists.values).astype(np.int32), lists.offsets)
-    return with_field(encoder, taken, position, stand_ins(left), None, left)
+    return with_field(encoder, taken, position, EncodedField(ids=stand_ins(left), lists=left))
 
 
 def _followed(logits_RC: torch.Tensor, classes_R: torch.Tensor, target: Target) -> Floats:
