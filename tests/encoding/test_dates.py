@@ -18,9 +18,10 @@ from fielddep.encoding.dates import ISO, PARTS, choose_format, find_format, is_g
 from fielddep.encoding.describe import describe
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.interning import code_table
+from fielddep.encoding.kinds import infer_kind
 from fielddep.encoding.one_date import read_time
 from fielddep.encoding.one_row import NeedsColumnsError
-from fielddep.encoding.schema import Field, infer_kind, plan_field
+from fielddep.encoding.schema import Field, plan_field
 from fielddep.encoding.values import distinct_values
 from fielddep.errors import SchemaError, SplitError
 from fielddep.store.build import build_store
@@ -54,7 +55,7 @@ def expected(values: list[dt.datetime | None], part: str) -> list[object]:
 
 
 def check(column: pl.Series, values: list[dt.datetime | None]) -> None:
-    assert infer_kind(column) == "date"
+    assert infer_kind(column).kind == "date"
     found = find_format(column)
     assert found is not None
     times = read_times(column, found)
@@ -119,7 +120,7 @@ def test_elapsed_time_goes_by_the_instant_and_the_hour_by_the_clock() -> None:
 )
 def test_what_is_no_date(values: list[str]) -> None:
     assert find_format(pl.Series(values)) is None
-    assert infer_kind(pl.Series("when", values)) != "date"
+    assert infer_kind(pl.Series("when", values)).kind != "date"
 
 
 def test_the_values_decide_whether_the_day_comes_first() -> None:

@@ -12,9 +12,18 @@ from fielddep.config.settings import Config, DataConfig, for_field
 from fielddep.encoding.crosses import Cross, cross_positions, find_crosses, pair_codes
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.field import FieldCells, FieldEncoder, field_texts
+from fielddep.encoding.measures import HALVES, Measure, ValueTargets, half_of_rows
 from fielddep.encoding.numbers import QuantileBins, ScaledNumbers, default_n_bins
 from fielddep.encoding.rows import EncodedRows
-from fielddep.encoding.schema import Field, Schema, build_schema, check_column_names, plan_fields, target_name
+from fielddep.encoding.schema import (
+    Field,
+    Schema,
+    build_schema,
+    candidate_names,
+    check_column_names,
+    plan_field,
+    target_name,
+)
 from fielddep.encoding.target import Target, infer_target
 from fielddep.encoding.values import as_number
 from fielddep.encoding.vocabulary import Vocabulary
@@ -22,11 +31,12 @@ from fielddep.encoding.vocabulary import Vocabulary
 
 def learn(table: pl.DataFrame, config: Config, parts: np.ndarray | None = None) -> Encoder:
     """Encoder of a table whose training rows are those of part 0, or all rows."""
-    train = table if parts is None else table.filter(pl.Series(parts == 0))
+    rows = np.arange(len(table)) if parts is None else np.flatnonzero(parts == 0)
+    train = table[rows]
     assert config.data.target is not None
     target = infer_target(table[config.data.target], config.data.task, config.data.missing_values)
-    schema = replace(infer_schema(train, config), target=target)
-    return fit_encoder(train, schema, config.data, count_table=table)
+    schema = replace(infer_schema(train, config, rows, target), target=target)
+    return fit_encoder(train, schema, config.data, count_table=table, rows=rows)
 
 
 def learn_rows(table: pl.DataFrame, config: Config, parts: np.ndarray) -> tuple[Encoder, EncodedRows]:
@@ -35,32 +45,79 @@ def learn_rows(table: pl.DataFrame, config: Config, parts: np.ndarray) -> tuple[
     return encoder, encoder.encode(table, with_target=True, handle_unknown="rare")[0]
 
 
-def infer_schema(table: pl.DataFrame, config: Config) -> Schema:
-    """Fields, kinds and task of training rows."""
+def infer_schema(
+    table: pl.DataFrame, config: Config, rows: np.ndarray | None = None, all_target: Target | None = None
+) -> Schema:
+    """Fields, kinds and task of training rows, which have these numbers in a longer table."""
     name = target_name(table.columns, config)
     check_column_names(table.columns, config)
     target = infer_target(table[name], config.data.task, config.data.missing_values)
-    return build_schema(plan_fields(table, config), target, config)
+    score = scores(table, all_target or target, config.data)
+    numbers = np.arange(len(table)) if rows is None else rows
+    names = candidate_names(table.columns, config)
+    planned = {name: plan_field(name, count_with_targets(table[name], score, numbers), config.data) for name in names}
+    return build_schema(planned, target, config)
+
+
+def scores(table: pl.DataFrame, target: Target, config: DataConfig) -> np.ndarray:
+    """How high the target of every row is, minus the mean."""
+    known = fit_scale(target, table[target.name], config.missing_values)
+    encoded = known.encode(table[target.name], config.missing_values).astype(np.float64)
+    score = encoded % 2 if target.task == "multiclass" else np.clip(encoded, -3, 3)
+    return score - score.mean()
+
+
+def count_with_targets(column: pl.Series, score: np.ndarray, rows: np.ndarray) -> pl.DataFrame:
+    """Different values with rows and sums of scores, in all and in each half."""
+    second = pl.Series(half_of_rows(0, int(rows.max()) + 1)[rows])
+    frame = pl.DataFrame({"value": column, "score": score, "second": second})
+    halves = [("n_first", ~second), ("n_second", second)]
+    counts = [pl.lit(half).alias(name) for name, half in halves]
+    assert HALVES == ("n_first", "n_second", "sum_first", "sum_second")
+    sums = [
+        (pl.col("score") * ~pl.col("second")).alias("sum_first"),
+        (pl.col("score") * pl.col("second")).alias("sum_second"),
+    ]
+    frame = frame.with_columns(*counts, *sums)
+    return frame.group_by("value").agg(
+        pl.len().cast(pl.Int64).alias("n"),
+        pl.col("n_first", "n_second").sum().cast(pl.Float64),
+        pl.col("sum_first", "sum_second").sum(),
+    )
 
 
 def fit_encoder(
-    table: pl.DataFrame, schema: Schema, config: DataConfig, *, count_table: pl.DataFrame | None = None
+    table: pl.DataFrame,
+    schema: Schema,
+    config: DataConfig,
+    *,
+    count_table: pl.DataFrame | None = None,
+    rows: np.ndarray | None = None,
 ) -> Encoder:
     """Vocabularies, scales and bins of training rows; `count_table` is for `counts_from = "all"`."""
     counted = count_table if config.counts_from == "all" and count_table is not None else table
     target = schema.target
     if target is not None and target.name in table.columns:
         target = fit_scale(target, table[target.name], config.missing_values)
+    score = None if target is None or target.name not in table.columns else scores(table, target, config)
+    numbers = np.arange(len(table)) if rows is None else rows
     encoder = Encoder(
         schema=replace(schema, target=target),
-        field_encoders=tuple(fit_field(field, table, config, counted) for field in schema.fields),
+        field_encoders=tuple(fit_field(field, table, config, counted, score, numbers) for field in schema.fields),
         missing_values=config.missing_values,
         handle_unknown=config.handle_unknown,
     )
     return replace(encoder, crosses=_fit_crosses(encoder, table, config))
 
 
-def fit_field(field: Field, table: pl.DataFrame, config: DataConfig, counted: pl.DataFrame) -> FieldEncoder:
+def fit_field(
+    field: Field,
+    table: pl.DataFrame,
+    config: DataConfig,
+    counted: pl.DataFrame,
+    score: np.ndarray | None = None,
+    rows: np.ndarray | None = None,
+) -> FieldEncoder:
     missing = config.missing_values if field.part is None else ()
     column, counted_column = (
         FieldCells(rows.__getitem__, config.missing_values).of(field) for rows in (table, counted)
@@ -69,14 +126,33 @@ def fit_field(field: Field, table: pl.DataFrame, config: DataConfig, counted: pl
     if field.numeric == "scale":
         codec = fit_scaled(as_number(column, missing))
     elif field.numeric == "quantile":
-        codec = fit_bins(as_number(column, missing), config.n_bins or default_n_bins(len(table)))
+        numbers = as_number(column, missing)
+        codec = fit_bins(numbers, config.n_bins or best_n_bins(numbers, score, rows))
     else:
         codec = Vocabulary.from_counts(
             *count_values(field_texts(field, counted_column, missing)),
             for_field(config.min_count, field.column, 1),
             keep_rare=config.handle_unknown == "error",
         )
-    return FieldEncoder(field=field, codec=codec, missing_values=config.missing_values)
+    measure = fit_measure(as_number(column, missing)) if field.kind in ("numerical", "both") else None
+    return FieldEncoder(field=field, codec=codec, missing_values=config.missing_values, measure=measure)
+
+
+def fit_measure(numbers: pl.Series) -> Measure:
+    distinct, counts = np.unique(numbers.drop_nulls().to_numpy(), return_counts=True)
+    return Measure.of(distinct, counts, numbers.null_count())
+
+
+def best_n_bins(numbers: pl.Series, score: np.ndarray | None, rows: np.ndarray | None) -> int:
+    """As many bins as rows allow, or fewer if one half of the rows says so about the other."""
+    at_most = default_n_bins(len(numbers))
+    if score is None or rows is None or numbers.null_count() == len(numbers):
+        return at_most
+    known = numbers.is_not_null().to_numpy()
+    counted = count_with_targets(numbers.drop_nulls(), score[known], rows[known])
+    targets = ValueTargets.of(counted, counted["value"].to_numpy())
+    assert targets is not None
+    return targets.best_n_bins(at_most)
 
 
 def count_values(texts: pl.Series) -> tuple[pl.Series, pl.Series, int]:

@@ -102,7 +102,7 @@ def _kind_of_text(values: pl.Series, counted: pl.DataFrame, missing_values: Iter
 def _kind_of_whole(values: pl.Series, whole: pl.Series, counted: pl.DataFrame) -> KindChoice:
     known = whole.is_not_null()
     n_known, n_distinct = int(counted["n"].filter(known).sum()), whole.drop_nulls().n_unique()
-    if looks_like_measure(whole, n_known):
+    if is_spread(whole, n_known):
         return KindChoice("numerical", "spread")
     if is_id_name(whole.name):
         return KindChoice("categorical", "name")
@@ -113,16 +113,19 @@ def _kind_of_whole(values: pl.Series, whole: pl.Series, counted: pl.DataFrame) -
     if _written_as_float(values) and (few_rows or known.all()):
         return KindChoice("numerical" if few_rows else "both", "floats")
     targets = ValueTargets.of(counted.filter(known), whole.drop_nulls().cast(pl.Float64).to_numpy())
+    is_amount = few_rows and is_dense(whole)
     if targets is None:
-        return KindChoice("categorical", "whole")
-    if not order_matters(targets):
-        return KindChoice("categorical", "unordered")
-    return KindChoice("numerical" if few_rows and targets.bins_are_better() else "both", "ordered")
+        return KindChoice("numerical", "dense") if is_amount else KindChoice("categorical", "whole")
+    ordered = order_matters(targets)
+    # Few rows of a code say more about it than its neighbours do; of an amount, the neighbours say more.
+    if few_rows and (ordered or is_amount) and targets.bins_are_better():
+        return KindChoice("numerical", "ordered" if ordered else "dense")
+    return KindChoice("both", "ordered") if ordered else KindChoice("categorical", "unordered")
 
 
 def may_be_ordered(choice: KindChoice) -> bool:
     """Whether targets could change the kind of a column that was chosen without them."""
-    return choice.reason == "whole"
+    return choice.reason in ("whole", "dense")
 
 
 def _written_as_float(values: pl.Series) -> bool:
@@ -131,21 +134,23 @@ def _written_as_float(values: pl.Series) -> bool:
     return values.dtype.is_float()
 
 
-def looks_like_measure(whole: pl.Series, n_rows: int) -> bool:
-    """Whether different whole numbers from `n_rows` rows are amounts rather than codes.
+def is_spread(whole: pl.Series, n_rows: int) -> bool:
+    """Whether whole numbers cannot be codes: many with negative ones, or one of its own in most of `n_rows` rows.
 
-    They are if there are many and some are negative, if most rows have a number of their own, or if they fill a range
-    of moderate length densely with few rows each. The last two do not apply to a column named like an id.
+    The latter does not apply to a column named like an id.
     """
     known = whole.drop_nulls()
-    n_distinct, low, high = known.n_unique(), int(known.min()), int(known.max())  # type: ignore[arg-type]  # integers
-    if n_distinct > _MANY_NEGATIVE and low < 0:
+    n_distinct = known.n_unique()
+    if n_distinct > _MANY_NEGATIVE and int(known.min()) < 0:  # type: ignore[arg-type]  # integers
         return True
-    if is_id_name(whole.name):
-        return False
-    dense = high - low + 1 <= 2 * n_distinct
-    moderate = _MANY_DENSE < n_distinct <= _TOO_MANY_DENSE
-    return n_distinct > n_rows / 2 or (dense and moderate and n_rows < _ROWS_PER_VALUE * n_distinct)
+    return n_distinct > n_rows / 2 and not is_id_name(whole.name)
+
+
+def is_dense(whole: pl.Series) -> bool:
+    """Whether whole numbers fill a range of moderate length densely, as amounts do, and numbered codes."""
+    known = whole.drop_nulls()
+    n_distinct, low, high = known.n_unique(), int(known.min()), int(known.max())  # type: ignore[arg-type]  # integers
+    return high - low + 1 <= 2 * n_distinct and _MANY_DENSE < n_distinct <= _TOO_MANY_DENSE
 
 
 def is_row_number(column: pl.Series, missing_values: Iterable[str] = ("",)) -> bool:
