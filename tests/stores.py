@@ -61,6 +61,7 @@ def numbered_rows(layout: Layout, n_rows: int) -> EncodedRows:
         arrays={
             "ids": np.stack([2 + number % 3, 2 + number % 2, np.ones_like(number)], axis=1).astype(np.int32),
             "numbers": (number / 10).astype(np.float32)[:, np.newaxis],
+            "measures": (number / 20).astype(np.float32)[:, np.newaxis],
             "target": number.astype(np.float32),
             "weight": number.astype(np.float32) + 1,
         },

@@ -42,7 +42,7 @@ def test_elsewhere_one_line_per_evaluation() -> None:
     text = io.StringIO()
     bar = bar_of(text, terminal=False)
     with bar.live:
-        history = fit(small_frame(), quick_config(), observer=bar).history
+        history = fit(small_frame(), quick_config(model__direct="none"), observer=bar).history
     lines = text.getvalue().splitlines()
     assert len(lines) == len(history)
     assert states(lines[0], f"logloss {history[0].validation['logloss']:.4f}")
@@ -54,6 +54,7 @@ def test_a_resumed_training_starts_within_its_epoch() -> None:
     prepared = prepare(small_frame(), quick_config(train__batch_size=40))
     n_rows = len(prepared.parts["train"])
     bar.on_prepared(prepared)
+    bar.on_part(-(-n_rows // 40), 4, direct=False)
     bar.on_step(-(-n_rows // 40) + 2, 40, 0.5)
     (task,) = bar.live.tasks
     assert (task.completed, task.total, task.description) == (80, n_rows, "epoch 2/4")

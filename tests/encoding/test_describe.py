@@ -44,6 +44,7 @@ def test_summary_of_a_field() -> None:
         n_distinct=2,
         missing_share=0.25,
         examples=(("red", N // 2), ("blue", N // 4)),
+        reason="text",
     )
 
 

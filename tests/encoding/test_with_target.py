@@ -56,7 +56,7 @@ def same_rows(found: Store, expected: Store) -> None:
     assert found.n_rows == expected.n_rows
     assert np.array_equal(found.parts(0, found.n_rows), expected.parts(0, expected.n_rows))
     for name, array in expected.read(0, expected.n_rows).arrays.items():
-        assert np.array_equal(found.read(0, found.n_rows).arrays[name], array), name
+        assert np.array_equal(found.read(0, found.n_rows).arrays[name], array, equal_nan=array.dtype.kind == "f"), name
 
 
 @pytest.mark.parametrize("split", SPLITS)

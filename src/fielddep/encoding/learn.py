@@ -8,7 +8,7 @@ Wolfowitz).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,24 +16,22 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fielddep.config.settings import Config, DataConfig
+from fielddep.config.settings import Config
 from fielddep.encoding.coded import CodedTable
-from fielddep.encoding.column_tables import ColumnTables, TargetCodec
+from fielddep.encoding.column_tables import ColumnTables
 from fielddep.encoding.crosses import Cross, Ids, PairCounts, cross_positions, find_crosses
 from fielddep.encoding.dates import ISO, PARTS, read_times
 from fielddep.encoding.encoder import Encoder, bad_weight
 from fielddep.encoding.field import (
-    Codec,
     FieldCells,
     FieldEncoder,
-    field_missing,
-    field_texts,
     learn_vocabulary,
     text_counts,
 )
 from fielddep.encoding.kinds import infer_kind, may_be_ordered
-from fielddep.encoding.measures import HALVES, Measure, ValueTargets, centre, count_halves, half_of_rows
-from fielddep.encoding.numbers import Moments, QuantileBins, ScaledNumbers, default_n_bins, number_counts
+from fielddep.encoding.learn_numbers import TargetSums, learn_numbers, moments_of, read_cells
+from fielddep.encoding.measures import ValueTargets, count_halves, half_of_rows
+from fielddep.encoding.numbers import Moments, number_counts
 from fielddep.encoding.schema import Field, Plan, build_schema, candidate_names, known_kind, make_field, plan_field
 from fielddep.encoding.split import PART_NAMES, ReadParts, count_parts
 from fielddep.encoding.target import Target, infer_target, target_score
@@ -42,8 +40,6 @@ from fielddep.errors import SchemaError
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
-ReadCells = Callable[[int, int], pl.Series]
-"""Cells of a column kept as numbers, or of a field of it, from row `start` to `stop`."""
 
 
 def learn_encoder(table: CodedTable, config: Config, parts: ReadParts, n_train: int) -> Encoder:
@@ -60,7 +56,7 @@ def learn_encoder(table: CodedTable, config: Config, parts: ReadParts, n_train: 
     target = _learn_target(table, config, counts, parts, n_train)
     if data.weight is not None:
         _check_weights(table, data.weight, parts)
-    sums = _TargetSums(table, target, parts)
+    sums = TargetSums(table, target, parts)
     schema = build_schema(_plan(table, config, counts, parts, sums), target, config)
     encoder = Encoder(
         schema=schema,
@@ -114,7 +110,7 @@ def _learn_target(table: CodedTable, config: Config, counts: RowCounts, parts: R
     data, name = config.data, config.data.target
     assert name is not None
     if table.columns[name].mode == "numbers":
-        moments = _moments(table, partial(table.numbers, name), parts)
+        moments = moments_of(table, partial(table.numbers, name), parts)
         return Target(name=name, task="regression", mean=moments.mean, scale=moments.std)
     trained = _counted(table.columns[name].values, counts.train[name])
     # Classes come from all rows, so a class that occurs in validation rows only is not an error.
@@ -151,32 +147,7 @@ def _check_weights(table: CodedTable, name: str, parts: ReadParts) -> None:
 # --- fields ---------------------------------------------------------------------------------------------------
 
 
-class _TargetSums:
-    """Targets of training rows by value, for the columns that are asked for."""
-
-    def __init__(self, table: CodedTable, target: Target, parts: ReadParts) -> None:
-        self._table, self._parts = table, parts
-        self._codec, self._score = TargetCodec(table, target), target_score(target)
-        self._known: dict[str, Floats] = {}
-
-    def add_to(self, trained: pl.DataFrame, name: str, seen: npt.NDArray[np.bool_]) -> pl.DataFrame:
-        """A frame of the values seen in training with the columns `HALVES`."""
-        if name not in self._known:
-            self._known[name] = self._count(name)
-        columns = [pl.Series(half, values) for half, values in zip(HALVES, self._known[name][:, seen], strict=True)]
-        return trained.with_columns(columns)
-
-    def _count(self, name: str) -> Floats:
-        n_codes = len(self._table.columns[name].values)
-        found_4V = np.zeros((4, n_codes))
-        for start, stop in self._table.chunks():
-            train = self._parts(start, stop) == 0
-            codes_R, second_R = self._table.codes(name, start, stop)[train], half_of_rows(start, stop)[train]
-            found_4V += count_halves(codes_R, self._score(self._codec.encode(start, stop)[train]), second_R, n_codes)
-        return centre(found_4V)
-
-
-def _plan(table: CodedTable, config: Config, counts: RowCounts, parts: ReadParts, sums: _TargetSums) -> dict[str, Plan]:
+def _plan(table: CodedTable, config: Config, counts: RowCounts, parts: ReadParts, sums: TargetSums) -> dict[str, Plan]:
     planned: dict[str, Plan] = {}
     for name in candidate_names(list(table.columns), config):
         column = table.columns[name]
@@ -200,7 +171,7 @@ def _plan(table: CodedTable, config: Config, counts: RowCounts, parts: ReadParts
 def _typical_dates(table: CodedTable, name: str, parts: ReadParts) -> pl.DataFrame:
     """A few dates of training rows (value), each as one row (n): the earliest, and two that differ for every part."""
     found = []
-    for dates in _cells(table, partial(table.typed_cells, name), parts):
+    for dates in read_cells(table, partial(table.typed_cells, name), parts):
         times = read_times(dates, ISO)
         differ = (times.part(part).is_first_distinct() & dates.is_not_null() for part in PARTS)
         found += [dates.filter(dates == dates.min()).head(1), *(dates.filter(first).head(2) for first in differ)]
@@ -214,7 +185,7 @@ def _learn_fields(
     counts: RowCounts,
     parts: ReadParts,
     n_train: int,
-    sums: _TargetSums,
+    sums: TargetSums,
 ) -> tuple[FieldEncoder, ...]:
     """Encoders of all fields; those that share values have one vocabulary, counted over all of them."""
     cells = FieldCells(lambda name: table.columns[name].values, config.data.missing_values)
@@ -244,10 +215,10 @@ def _learn_field(
     parts: ReadParts,
     n_train: int,
     cells: FieldCells,
-    sums: _TargetSums,
+    sums: TargetSums,
 ) -> FieldEncoder:
     if table.columns[field.column].mode == "numbers":
-        return _learn_numbers(table, field, config.data, parts, n_train)
+        return learn_numbers(table, field, config.data, parts, n_train, sums)
     if field.kind == "numerical" and field.part is None:
         table.check_numbers(field.column)
     values = cells.of(field)
@@ -256,66 +227,6 @@ def _learn_field(
         trained = sums.add_to(trained, field.column, counts.train[field.column] > 0)
     counted = _counted(values, counts.all[field.column]) if config.data.counts_from == "all" else None
     return FieldEncoder.from_counts(field, trained, config.data, counted)
-
-
-# --- measures kept as numbers ---------------------------------------------------------------------------------
-
-
-def _learn_numbers(table: CodedTable, field: Field, config: DataConfig, parts: ReadParts, n_train: int) -> FieldEncoder:
-    codec: Codec
-
-    def read(start: int, stop: int) -> pl.Series:
-        return FieldCells(lambda name: table.typed_cells(name, start, stop), config.missing_values).of(field)
-
-    distinct, sampled = np.unique(_sample_numbers(table, read, parts), return_counts=True)
-    n_known = sum(len(numbers) - numbers.null_count() for numbers in _cells(table, read, parts))
-    measure = Measure.of(distinct, sampled, n_train - n_known)
-    if field.numeric == "scale":
-        moments = _moments(table, read, parts)
-        codec = ScaledNumbers.of(moments, n_train - moments.n_rows)
-    elif field.numeric == "quantile":
-        bins = QuantileBins.from_counts(distinct, sampled, 1, config.n_bins or default_n_bins(n_train))
-        codec = _count_bins(bins, table, read, parts)
-    else:
-        counted_rows = _cells(table, read, None if config.counts_from == "all" else parts)
-        missing = field_missing(field, config.missing_values)
-        texts = (field_texts(field, cells, missing) for cells in counted_rows)
-        codec = learn_vocabulary(field, pl.concat(map(distinct_values, texts)), config)
-    return FieldEncoder(field=field, codec=codec, missing_values=config.missing_values, measure=measure)
-
-
-def _sample_numbers(table: CodedTable, read: ReadCells, parts: ReadParts) -> Floats:
-    """About `sample_rows` known numbers of training rows, or all if there are fewer."""
-    n_known = sum(len(numbers) - numbers.null_count() for numbers in _cells(table, read, parts))
-    share = table.sizes.sample_rows / max(n_known, 1)
-    found = []
-    for chunk, numbers in enumerate(_cells(table, read, parts)):
-        known = numbers.drop_nulls().to_numpy()
-        if share < 1:
-            known = known[np.random.default_rng([0, chunk]).random(len(known)) < share]
-        found.append(known)
-    return np.concatenate([np.empty(0), *found])
-
-
-def _moments(table: CodedTable, read: ReadCells, parts: ReadParts) -> Moments:
-    moments = Moments()
-    for numbers in _cells(table, read, parts):
-        moments = moments.merge(Moments.of(numbers.drop_nulls().to_numpy()))
-    return moments
-
-
-def _cells(table: CodedTable, read: ReadCells, parts: ReadParts | None) -> Iterator[pl.Series]:
-    for start, stop in table.chunks():
-        cells = read(start, stop)
-        yield cells if parts is None else cells.filter(pl.Series(parts(start, stop) == 0))
-
-
-def _count_bins(bins: QuantileBins, table: CodedTable, read: ReadCells, parts: ReadParts) -> QuantileBins:
-    """Bins that were learned from a sample, with the counts of all training rows."""
-    counts = np.zeros(len(bins.counts), dtype=np.int64)
-    for numbers in _cells(table, read, parts):
-        counts += np.bincount(bins.encode(numbers), minlength=len(counts))
-    return QuantileBins(edges=bins.edges, counts=counts)
 
 
 # --- wide tables ----------------------------------------------------------------------------------------------

@@ -281,7 +281,7 @@ def skip_reason(counted: pl.DataFrame, kind: Kind) -> str | None:
     unique = n_distinct == n_rows and not counted["value"].has_nulls()
     if n_rows < _MIN_ROWS_UNIQUE or not unique:
         return None
-    if kind != "numerical":
+    if kind in ("categorical", "both"):
         return "it has one value per row"
     return "it numbers the rows" if is_row_number(counted["value"]) else None
 
