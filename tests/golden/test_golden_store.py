@@ -108,6 +108,8 @@ def _kept(state: dict[str, object]) -> dict[str, object]:
             return f"{value:.10g}"
         if isinstance(value, dict):
             return {name: plain(item, name) for name, item in value.items()}
+        if key == "arrays" and isinstance(value, list):
+            return [plain(item) for item in value if item["name"] != "measures"]
         if isinstance(value, list):
             return [item[0] for item in value] if key in ("left_out", "skipped") else [plain(item) for item in value]
         return value
