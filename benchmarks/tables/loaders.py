@@ -254,12 +254,12 @@ SOURCES = {
     ),
     "wide-numeric": Source(
         read=generated.wide_numeric, target="target", task="binary", kind="wide",
-        rows=5_000, columns=300,
+        rows=3_000, columns=300,
         about="generated: 300 numbers, 20 of them informative and 20 redundant",
     ),
     "wide-categorical": Source(
         read=generated.wide_categorical, target="target", task="binary", kind="wide",
-        rows=5_000, columns=300,
+        rows=3_000, columns=300,
         about="generated: 300 categories; effects of 20 columns and of 5 pairs",
     ),
     "numeric-100": Source(

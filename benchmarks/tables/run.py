@@ -69,8 +69,12 @@ def _is_present(table: str) -> bool:
 
 
 def finished_runs(results: Path) -> set[Run]:
-    """The runs that have figures."""
-    return {(row["table"], row["model"], int(row["seed"])) for row in read_rows(results)}
+    """The runs that have figures of the table as it is; those of an earlier number of rows are run again."""
+    return {
+        (row["table"], row["model"], int(row["seed"]))
+        for row in read_rows(results)
+        if row["table"] in SOURCES and int(row["rows"]) == SOURCES[row["table"]].rows
+    }
 
 
 def forget(results: Path, model: str) -> None:

@@ -164,16 +164,18 @@ def counts(results: pl.DataFrame) -> str:
 
 
 def note(results: pl.DataFrame) -> str:
-    """How the figures were measured."""
-    seeds = results.group_by("table", "model").agg(pl.col("seed").n_unique())["seed"]
-    several = f"{seeds.max()}" if seeds.min() == seeds.max() else f"{seeds.min()} to {seeds.max()}"
-    origin = {
-        name: ", ".join(results[name].unique(maintain_order=True).cast(pl.String)) for name in ("threads", "commit")
-    }
+    """How the figures were measured, and which have fewer seeds than the others."""
+    seeds = results.group_by("table", "model", maintain_order=True).agg(pl.col("seed").n_unique())
+    most = seeds["seed"].max()
+    fewer = [f"{row['model']} on {row['table']} ({row['seed']})" for row in seeds.to_dicts() if row["seed"] != most]
+    told = f" Fewer seeds: {', '.join(fewer)}." if fewer else ""
+    threads, commits = (
+        ", ".join(results[name].unique(maintain_order=True).cast(pl.String)) for name in ("threads", "commit")
+    )
     libraries = ", ".join(results["library"].unique().sort())
     return (
-        f"Test rows; mean ± standard deviation over {several} seeds, each with its own split. "
-        f"{origin['threads']} threads, {libraries}; commits {origin['commit']}."
+        f"Test rows; mean ± standard deviation over {most} seeds, each with its own split.{told} "
+        f"{threads} threads, {libraries}; commits {commits}."
     )
 
 
@@ -185,8 +187,10 @@ def text(results: pl.DataFrame) -> str:
 
 
 def read(path: Path) -> pl.DataFrame:
-    """All figures, in the order of the file."""
-    return pl.read_csv(path, infer_schema_length=None, schema_overrides={"commit": pl.String})
+    """All figures, in the order of the file; those of a table that has another number of rows now do not count."""
+    found = pl.read_csv(path, infer_schema_length=None, schema_overrides={"commit": pl.String})
+    rows = {name: source.rows for name, source in SOURCES.items()}
+    return found.filter(pl.col("rows") == pl.col("table").replace_strict(rows, default=None, return_dtype=pl.Int64))
 
 
 def main() -> None:

@@ -160,6 +160,10 @@ def test_from_a_table_to_the_summary(
     losses = {row["model"]: row["value"] for row in found.filter(metric="rmse").to_dicts()}
     assert verdict.percent == pytest.approx(100 * (losses["fielddep"] / losses["lightgbm"] - 1))
     assert "| tips | small | rmse |" in summary.text(found)
+    stale = results.read_text("utf-8").replace(",244,", ",200,")
+    (tmp_path / "stale.csv").write_text(stale, "utf-8")
+    assert summary.read(tmp_path / "stale.csv").is_empty()
+    assert run.finished_runs(tmp_path / "stale.csv") == set()
     run.forget(results, "fielddep")
     assert run.finished_runs(results) == {("tips", "lightgbm", 0)}
 
@@ -197,6 +201,19 @@ def test_verdicts(summary: ModuleType) -> None:
     assert "first or equal on 2" in counted
     assert "wine (+40.0 %)" in counted
     assert summary.cost_table(results).count("| 0.50 |") == 3
+
+
+def test_fewer_seeds_are_named(summary: ModuleType) -> None:
+    results = pl.concat(
+        [
+            figures("adult", {"fielddep": [0.3, 0.5], "lightgbm": [0.5, 0.5], "catboost": [0.4]}),
+            figures("wine", {"fielddep": [0.3, 0.5]}),
+        ]
+    )
+    told = summary.note(results)
+    assert "catboost on adult (1)" in told
+    assert "wine" not in told
+    assert summary.verdicts(results)["adult"].percent == pytest.approx(-25)  # of the seed that all have
 
 
 def test_the_page_quotes_the_results(summary: ModuleType) -> None:
