@@ -97,7 +97,7 @@ def small_frame(n_rows: int = 400, seed: int = 0) -> pl.DataFrame:
 
 
 def quick_config(**settings: object) -> Config:
-    """Settings for a training of a second or less."""
+    """Settings for a training of a second or less, without the direct network of MDL."""
     values = {
         "data.target": "good",
         "train.max_epochs": 4,
@@ -105,7 +105,10 @@ def quick_config(**settings: object) -> Config:
         "model.d_embed": 4,
         "model.hidden": [8],
     }
-    return Config().replace({**values, **{k.replace("__", "."): v for k, v in settings.items()}})
+    given = {k.replace("__", "."): v for k, v in settings.items()}
+    if given.get("model.name", "mdl") == "mdl":
+        values["model.direct"] = "none"
+    return Config().replace({**values, **given})
 
 
 @pytest.fixture(scope="session")
