@@ -58,6 +58,10 @@ X, Y = FRAME.drop("good"), FRAME["good"].to_numpy()
 ROWS = X.head(30)
 
 
+PLAIN = {"model.direct": "none"}
+"""The paper's part of MDL alone, whose training the history tells."""
+
+
 def classifier(**settings: object) -> MDLClassifier:
     return MDLClassifier(**{**QUICK, **settings})
 
@@ -96,7 +100,7 @@ def test_n_jobs_are_threads(n_jobs, threads, monkeypatch):
     used = []
     monkeypatch.setattr("fielddep.training.fit.torch.set_num_threads", used.append)
     before = torch.get_num_threads()
-    model = classifier(n_jobs=n_jobs).fit(X, Y)
+    model = classifier(n_jobs=n_jobs, config=PLAIN).fit(X, Y)
     assert model.bundle_.config.train.threads == threads
     assert used == [threads or before, before]
 
@@ -151,7 +155,7 @@ def test_object_arrays_with_text_and_none():
 
 
 def test_verbose_prints_a_line_per_evaluation(capsys):
-    model = classifier(verbose=True).fit(X, Y)
+    model = classifier(verbose=True, config=PLAIN).fit(X, Y)
     printed = capsys.readouterr()
     assert printed.out == ""
     lines = printed.err.splitlines()
@@ -282,7 +286,7 @@ def test_balanced_class_weights_equal_scikit_learns():
 
 def test_class_weights_do_not_weigh_the_eval_set():
     pair = [(X.head(100), Y[:100])]
-    model = classifier(class_weight={1: 7.0}).fit(X, Y, eval_set=pair)
+    model = classifier(class_weight={1: 7.0}, config=PLAIN).fit(X, Y, eval_set=pair)
     expected = -np.log(model.predict_proba(pair[0][0])[np.arange(100), Y[:100]]).mean()
     assert min(line["validation"]["loss"] for line in model.history_) == pytest.approx(expected, abs=1e-6)
 
@@ -312,7 +316,7 @@ def test_bad_weights(weights, fact):
 
 def test_eval_set_stops_the_training_and_teaches_nothing():
     odd = ROWS.with_columns(colour=pl.lit("only here"))
-    model = classifier(max_epochs=40, patience=2, lr=0.5).fit(X, Y, eval_set=(odd, Y[:30]))
+    model = classifier(max_epochs=40, patience=2, lr=0.5, config=PLAIN).fit(X, Y, eval_set=(odd, Y[:30]))
     assert model.bundle_.encoder.values("colour").to_list() == ["<missing>", "<rare>", *_by_count("colour")]
     assert int(model.bundle_.encoder.counts[0].sum()) == 400
     best = min(line["validation"]["loss"] for line in model.history_)

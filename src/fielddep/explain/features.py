@@ -16,8 +16,8 @@ from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.mdl import MDL
 from fielddep.nn.model import BATCH_ROWS
 
-_WEIGHTS = ("first_order", "shift")
-"""Tables of weights per output, which are no embeddings."""
+_NO_FEATURES = ("first_order", "shift", "direct.embedding")
+"""Tables of weights per output, which are no embeddings, and of MDL's direct network, which relates nothing."""
 
 
 def feature_names(bundle: Bundle) -> list[str]:
@@ -26,7 +26,7 @@ def feature_names(bundle: Bundle) -> list[str]:
     Raises:
         UserError: the model has no embeddings.
     """
-    fields = bundle.encoder.schema.field_names
+    fields = _fields(bundle)
     size = sum(table.weight.shape[1] for table in _tables(bundle))
     embedded = [f"{field}_e{d}" for field in fields for d in range(size)]
     if not isinstance(bundle.model, MDL):
@@ -43,21 +43,26 @@ def row_features(bundle: Bundle, rows: EncodedRows) -> npt.NDArray[np.float64]:
     Raises:
         UserError: the model has no embeddings.
     """
-    tables, model, n_fields = _tables(bundle), bundle.model.eval(), len(bundle.encoder.schema.fields)
+    tables, model, n_fields = _tables(bundle), bundle.model.eval(), len(_fields(bundle))
     found = []
     for start in range(0, max(len(rows), 1), BATCH_ROWS):
         inputs = rows.batch(slice(start, start + BATCH_ROWS)).to(model.bias.device).inputs
         with torch.no_grad():
-            embedded_BFD = torch.cat([table(inputs)[:, :n_fields] for table in tables], dim=2)
-            features = [embedded_BFD.flatten(1)]
             if isinstance(model, MDL):
-                features.append(model.dependency_values(inputs))
+                features = [model.embed(inputs)[:, :n_fields].flatten(1), model.dependency_values(inputs)]
+            else:
+                features = [torch.cat([table(inputs)[:, :n_fields] for table in tables], dim=2).flatten(1)]
         found.append(torch.cat(features, dim=1).cpu().numpy())
     return np.concatenate(found).astype(np.float64)
 
 
+def _fields(bundle: Bundle) -> tuple[str, ...]:
+    """Fields whose embeddings are features: in a wide table, those that MDL relates to each other."""
+    return bundle.model.related_names if isinstance(bundle.model, MDL) else bundle.encoder.schema.field_names
+
+
 def _tables(bundle: Bundle) -> list[EmbeddingTable]:
-    tables = [table for name, table in bundle.model.tables() if name not in _WEIGHTS]
+    tables = [table for name, table in bundle.model.tables() if name not in _NO_FEATURES]
     if not tables:
         raise UserError(
             f"features come from embeddings, and the model {bundle.config.model.name} has none. Use another model, "
