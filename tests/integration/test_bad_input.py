@@ -305,10 +305,11 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_disk_full_while_training_keeps_the_old_run(tmp_path: Path, small_disk: Path, capsys: Capture) -> None:
     table = save(small_frame(), tmp_path / "t.csv")
-    assert fit(table, small_disk / "run") == 0
+    plain = ("--set", "model.direct=none")
+    assert fit(table, small_disk / "run", *plain) == 0
     old = files(small_disk / "run")
     capsys.readouterr()
-    assert fit(table, small_disk / "run", "--force", "--set", "model.hidden=[400, 400]") == 2
+    assert fit(table, small_disk / "run", "--force", *plain, "--set", "model.hidden=[400, 400]") == 2
     message = capsys.readouterr().err
     assert states(message, "error", "cannot write", "No space left on device")
     assert "Traceback" not in message

@@ -161,8 +161,10 @@ def _kept(out: Path) -> str:
     """What an interrupted training keeps."""
     from fielddep.artifacts.run import CHECKPOINT, RUN
     from fielddep.training.checkpoint import CheckpointFolder
+    from fielddep.training.fit import DIRECT
 
     if RUN.state(out) != "unfinished":
         return ""
-    has_checkpoint = CheckpointFolder(out / CHECKPOINT).path.exists()
+    folders = (out / CHECKPOINT, out / CHECKPOINT / DIRECT)
+    has_checkpoint = any(CheckpointFolder(folder).path.exists() for folder in folders)
     return "the last checkpoint is kept" if has_checkpoint else "there is no checkpoint yet"
