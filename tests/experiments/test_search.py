@@ -47,7 +47,7 @@ def pretended(losses_of: Callable[[Prepared], list[float]]) -> Train:
             observer.on_step(step, 1, loss)
             observer.on_evaluation(evaluation(step, loss))
         best = evaluation(len(losses), min(losses), logloss=min(losses))
-        return Trained(prepared=data, model=None, history=[best], seconds=1.0, rows_per_s=1.0)
+        return Trained(prepared=data, model=None, histories={MAIN: [best]}, seconds=1.0, rows_per_s=1.0)
 
     return train
 

@@ -21,7 +21,7 @@ def learned_codes(values: torch.Tensor, n_measured: int = 1) -> NumberCodes:
 def inputs_of(n_rows: int, n_fields: int, n_measured: int, seed: int = 0) -> Inputs:
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(0, 4, (n_rows, n_fields), generator=generator) + 4 * torch.arange(n_fields)
-    return Inputs(ids, torch.empty(n_rows, 0), torch.randn(n_rows, n_measured, generator=generator))
+    return Inputs(ids, torch.empty(n_rows, 0), (), torch.randn(n_rows, n_measured, generator=generator))
 
 
 def layout_of(n_fields: int, n_measured: int) -> Layout:
