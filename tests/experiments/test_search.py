@@ -24,7 +24,7 @@ from fielddep.experiments.study import TrialRecord, open_study
 from fielddep.observer import JobResult, Observer
 from fielddep.store.store import Store
 from fielddep.training.checkpoint import Evaluation
-from fielddep.training.fit import Trained, fit
+from fielddep.training.fit import MAIN, Trained, fit
 from fielddep.training.prepare import Prepared, prepare, search_rows
 from tests.conftest import quick_config, small_frame
 from tests.experiments.runs import run_here
