@@ -163,7 +163,9 @@ def test_a_killed_encoding_ends_like_one_that_was_not(
         build_store(sources, CONFIG, folder)
     build_store(sources, CONFIG, folder, resume=True)
     assert content(folder) == straight
-    assert len(straight) == 3 + 3 * 4  # manifest, schema, vocabulary; ids, target, weight, parts of three shards
+    assert (
+        len(straight) == 3 + 3 * 5
+    )  # manifest, schema, vocabulary; ids, measures, target, weight, parts of three shards
 
 
 def stop_at(stage: str, count: int) -> StageWatch:
@@ -371,7 +373,7 @@ def test_an_old_store_stays_until_the_new_one_is_whole(sources: list[str], tmp_p
     assert Store.open(folder, check=True).n_rows == 1500
     smaller = build_store(mixed_frame(100), CONFIG, folder, force=True)
     assert smaller.n_rows == 100
-    assert len(content(folder)) == 3 + 4  # no shard of the larger store is left
+    assert len(content(folder)) == 3 + 5  # no shard of the larger store is left
 
 
 def test_a_failed_replacement_leaves_the_old_store(tmp_path: Path) -> None:
