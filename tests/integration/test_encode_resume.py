@@ -165,8 +165,6 @@ def test_a_killed_encoding_ends_like_one_that_was_not(
     assert content(folder) == straight
     # Manifest, schema, vocabulary; ids, measures, target, weight and parts of three shards.
     assert len(straight) == 3 + 3 * 5
-        len(straight) == 3 + 3 * 5
-    )  # manifest, schema, vocabulary; ids, measures, target, weight, parts of three shards
 
 
 def stop_at(stage: str, count: int) -> StageWatch:
