@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 
 .PHONY: demo test quick check lint types docs bench bench-size bench-accuracy bench-tables clean
 
-$(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/fielddep/nn/kernels/csrc/*)
+$(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/fielddep/csrc/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,demo]'
 	touch $@
@@ -49,6 +49,7 @@ bench: $(BENCH)
 	$(BIN)/python benchmarks/speed/growth.py
 	$(BIN)/python benchmarks/speed/parts.py
 	$(BIN)/python benchmarks/speed/loading.py
+	$(BIN)/python benchmarks/speed/evidence.py
 	PYTHON=$(BIN)/python sh benchmarks/speed/peers_env.sh
 	$(BIN)/python benchmarks/speed/peers.py
 

@@ -72,12 +72,12 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {"fielddep/py.typed", "fielddep/report/page.css", "fielddep/report/page.js"} <= set(names)
     assert not [name for name in names if "csrc" in name or "/tests/" in name or "__pycache__" in name]
     (kernels,) = (name for name in names if name.endswith((".so", ".pyd")))
-    assert kernels.startswith("fielddep/nn/kernels/_native.")
+    assert kernels.startswith("fielddep/_native.")
     assert sysconfig.get_platform().replace("-", "_").replace(".", "_") in wheel.name
 
 
 def test_the_installed_wheel_is_what_is_imported(installed: Path, tmp_path: Path) -> None:
-    code = "import fielddep, fielddep.nn.kernels._native as native; print(fielddep.__file__); print(native.__file__)"
+    code = "import fielddep, fielddep._native as native; print(fielddep.__file__); print(native.__file__)"
     files = run_installed(installed, tmp_path, "-c", code).splitlines()
     assert len(files) == 2 and all(Path(file).is_relative_to(installed) for file in files)
 

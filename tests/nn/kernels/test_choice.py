@@ -11,6 +11,7 @@ import torch
 
 from fielddep.encoding.rows import Inputs
 from fielddep.errors import ConfigError
+from fielddep.native import _load
 from fielddep.nn import kernels
 from fielddep.nn.kernels.steps import Rule, advance
 from fielddep.nn.mdl import MDL
@@ -47,7 +48,7 @@ def test_native_means_that_the_compiled_module_does_the_work(monkeypatch):
     """A module that is not found where it is looked for would fall back to the plain forms without a word."""
     monkeypatch.setenv(kernels.VARIABLE, "native")
     module = kernels.native()
-    assert module is not None and module.__name__ == f"{kernels.__name__}._native"
+    assert module is not None and module.__name__ == "fielddep._native"
     assert kernels.name() in kernels.INSTRUCTION_SETS
     model, batch = CASE.model(), CASE.batch()
     expected = model(batch.inputs)
@@ -61,7 +62,7 @@ def test_native_means_that_the_compiled_module_does_the_work(monkeypatch):
 
 def test_without_the_compiled_module_the_plain_form_works(monkeypatch):
     monkeypatch.delenv(kernels.VARIABLE, raising=False)
-    monkeypatch.setattr(kernels, "_load", lambda: None)
+    monkeypatch.setattr("fielddep.native._load", lambda: None)
     assert kernels.name() == "plain"
     found = gradients(CASE.model(), CASE.batch(), "auto")
     assert found["logits"].isfinite().all()
@@ -119,7 +120,7 @@ def test_a_traced_model_holds_plain_operations_only():
 def test_an_unknown_instruction_set_is_refused(monkeypatch):
     monkeypatch.setenv(kernels.SET_VARIABLE, "AVX512")
     with raises(ConfigError, "avx512", "avx2", "baseline", "'AVX512'"):
-        kernels._load.__wrapped__()
+        _load.__wrapped__()
 
 
 @needs_native

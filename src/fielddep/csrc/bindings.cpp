@@ -4,13 +4,16 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <initializer_list>
 #include <optional>
 #include <stdexcept>
+#include <string>
 
+#include "cells.h"
 #include "network_input.h"
 
 namespace nb = nanobind;
@@ -204,11 +207,134 @@ void adam(const Rule& rule, std::optional<Ids> ids, std::optional<In<1>> counts,
 using Numbered = nb::ndarray<const int64_t, nb::ndim<1>, nb::device::cpu>;
 using Weighted = nb::ndarray<const float, nb::ndim<1>, nb::device::cpu>;
 
+template <class T>
+using Row = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Grid = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using OutGrid = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
+
+template <class Out, class T>
+Target<Out> target_of(const OutGrid<T>& array) {
+    return {reinterpret_cast<Out*>(array.data()), array.stride(0), array.stride(1)};
+}
+
+Task task_of(const std::string& name) {
+    expect(name == "binary" || name == "multiclass" || name == "regression", "no such task");
+    return name == "binary" ? Task::binary : name == "multiclass" ? Task::multiclass : Task::regression;
+}
+
+template <class T>
+const T* at(const std::optional<Row<T>>& array) {
+    return array ? array->data() : nullptr;
+}
+
+// A numpy array that owns the values.
+template <class T, class... Sizes>
+auto owned(std::vector<T>&& values, Sizes... sizes) {
+    auto* kept = new std::vector<T>(std::move(values));
+    const nb::capsule owner(kept, [](void* given) noexcept { delete static_cast<std::vector<T>*>(given); });
+    return nb::ndarray<nb::numpy, T, nb::ndim<sizeof...(Sizes)>>(kept->data(), {size_t(sizes)...}, owner);
+}
+
+// Counted cells with the arrays that must live as long as they do.
+struct CountedCells {
+    std::vector<Row<int32_t>> columns;
+    std::optional<Row<int64_t>> rows;
+    Row<uint16_t> folds;
+    std::optional<Row<double>> weights;
+    Row<double> amounts;
+    std::optional<Row<int32_t>> classes;
+    std::unique_ptr<Count> count;
+
+    CountedCells(std::vector<Row<int32_t>> given_columns, const std::vector<int64_t>& n_ids,
+                 std::optional<Row<int64_t>> given_rows, Row<uint16_t> given_folds, int64_t n_folds,
+                 std::optional<Row<double>> given_weights, Row<double> given_amounts,
+                 std::optional<Row<int32_t>> given_classes, int64_t n_outputs, bool in_order)
+        : columns(std::move(given_columns)), rows(std::move(given_rows)), folds(std::move(given_folds)),
+          weights(std::move(given_weights)), amounts(std::move(given_amounts)), classes(std::move(given_classes)) {
+        expect(!columns.empty() && columns.size() == n_ids.size(), "every field needs its number of ids");
+        Entries entries{};
+        entries.n_ids = n_ids;
+        entries.n_entries = int64_t(columns[0].size());
+        entries.n_rows = int64_t(folds.size());
+        for (const Row<int32_t>& column : columns) {
+            expect(int64_t(column.size()) == entries.n_entries, "columns differ in size");
+            entries.columns.push_back(column.data());
+        }
+        expect(rows ? int64_t(rows->size()) == entries.n_entries : entries.n_rows == entries.n_entries,
+               "every entry needs a row");
+        expect(!weights || weights->size() == folds.size(), "every row needs a weight");
+        expect(amounts.size() == folds.size(), "every row needs an amount");
+        expect(!classes || classes->size() == folds.size(), "every row needs a class");
+        expect(n_folds >= 0 && (classes ? n_outputs > 0 : n_outputs == 1), "sizes of a count must be positive");
+        entries.rows = at(rows);
+        entries.folds = folds.data();
+        entries.n_folds = n_folds;
+        entries.weights = at(weights);
+        entries.amounts = amounts.data();
+        entries.classes = at(classes);
+        entries.n_outputs = n_outputs;
+        entries.in_order = in_order;
+        const nb::gil_scoped_release released;
+        count = std::make_unique<Count>(std::move(entries));
+    }
+
+    // Keys, rows and sums; they can be taken once.
+    auto take() {
+        const size_t n_cells = count->keys.size(), n_outputs = size_t(count->n_outputs());
+        return nb::make_tuple(owned(std::move(count->keys), n_cells), owned(std::move(count->n), n_cells),
+                              owned(std::move(count->s), n_cells, n_outputs));
+    }
+
+    std::vector<double> losses(const std::string& task, const std::vector<double>& priors, Row<double> base,
+                               std::optional<Row<float>> targets, int64_t most) const {
+        expect(int64_t(base.size()) == count->n_outputs(), "every output needs a base rate");
+        expect(most > 0, "at least one row is needed");
+        expect(classes || (targets && int64_t(targets->size()) == count->n_rows()), "every row needs a target");
+        const Task kind = task_of(task);
+        const nb::gil_scoped_release released;
+        return count->losses(kind, priors, base.data(), at(targets), most);
+    }
+
+    template <class T, class Out>
+    void statements(const std::string& task, double prior, Row<double> base, OutGrid<T> out) const {
+        expect(int64_t(base.size()) == count->n_outputs(), "every output needs a base rate");
+        expect_shape(out, {count->n_entries(), count->n_outputs() + 1}, "the statements have the wrong shape");
+        const Saying saying(task_of(task), prior, base.data(), count->n_outputs());
+        const nb::gil_scoped_release released;
+        count->statements(saying, target_of<Out, T>(out));
+    }
+};
+
+template <class T, class Out>
+void say_of_cells(const std::string& task, double prior, Row<double> base, Row<int64_t> places, Row<double> n,
+                  Grid<double> s, OutGrid<T> out) {
+    const int64_t n_outputs = int64_t(base.size()), n_rows = int64_t(places.size());
+    expect_shape(s, {int64_t(n.size()), n_outputs}, "every cell needs a sum for each output");
+    expect_shape(out, {n_rows, n_outputs + 1}, "the statements have the wrong shape");
+    const Saying saying(task_of(task), prior, base.data(), n_outputs);
+    const nb::gil_scoped_release released;
+    cell_statements(saying, places.data(), n_rows, n.data(), s.data(), int64_t(n.size()), n_outputs,
+                    target_of<Out, T>(out));
+}
+
+void find(Row<int64_t> cell_keys, Row<int64_t> starts, int shift, Row<int64_t> keys,
+          nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> places) {
+    expect(shift >= 0 && shift < 63, "keys have 62 bits");
+    expect(starts.size() > 0 && starts.data()[0] >= 0 && starts.data()[starts.size() - 1] <= int64_t(cell_keys.size()),
+           "starts do not fit the keys");
+    expect(places.size() == keys.size(), "every key needs a place");
+    const nb::gil_scoped_release released;
+    find_keys(cell_keys.data(), int64_t(cell_keys.size()), starts.data(), int64_t(starts.size()), shift, keys.data(),
+              int64_t(keys.size()), places.data());
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
     nb::set_leak_warnings(false);  // gradients that live until the interpreter ends are no leaks
-    m.doc() = "Compiled forms of the training step; `fielddep.kernels` decides when they are used.";
+    m.doc() = "Compiled forms of counting and of the training step; `fielddep.native` decides when they are used.";
     m.def("instruction_set", [] { return choose_kernels().name; });
 
     nb::class_<Refinement>(m, "Refinement")
@@ -270,4 +396,24 @@ NB_MODULE(_native, m) {
           "weight"_a.noconvert(), "sum"_a.noconvert());
     m.def("adam", &adam, "rule"_a, "ids"_a.none(), "counts"_a.none(), "n_threads"_a, "gradient"_a,
           "weight"_a.noconvert(), "mean"_a.noconvert(), "square"_a.noconvert(), "steps"_a.noconvert());
+
+    // Arrays of numpy's float16 come as views of uint16.
+    nb::class_<CountedCells>(m, "Count")
+        .def(nb::init<std::vector<Row<int32_t>>, const std::vector<int64_t>&, std::optional<Row<int64_t>>,
+                      Row<uint16_t>, int64_t, std::optional<Row<double>>, Row<double>, std::optional<Row<int32_t>>,
+                      int64_t, bool>(),
+             "columns"_a, "n_ids"_a, "rows"_a.none(), "folds"_a, "n_folds"_a, "weights"_a.none(), "amounts"_a,
+             "classes"_a.none(), "n_outputs"_a, "in_order"_a)
+        .def("take", &CountedCells::take)
+        .def("losses", &CountedCells::losses, "task"_a, "priors"_a, "base"_a, "targets"_a.none(), "most"_a)
+        .def("statements", &CountedCells::statements<double, double>, "task"_a, "prior"_a, "base"_a,
+             "out"_a.noconvert())
+        .def("statements", &CountedCells::statements<float, float>, "task"_a, "prior"_a, "base"_a, "out"_a.noconvert())
+        .def("statements", &CountedCells::statements<uint16_t, Half>, "task"_a, "prior"_a, "base"_a,
+             "out"_a.noconvert());
+    m.def("say", &say_of_cells<double, double>, "task"_a, "prior"_a, "base"_a, "places"_a, "n"_a, "s"_a,
+          "out"_a.noconvert());
+    m.def("say", &say_of_cells<uint16_t, Half>, "task"_a, "prior"_a, "base"_a, "places"_a, "n"_a, "s"_a,
+          "out"_a.noconvert());
+    m.def("find", &find, "cell_keys"_a, "starts"_a, "shift"_a, "keys"_a, "places"_a.noconvert());
 }
