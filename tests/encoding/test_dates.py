@@ -337,7 +337,7 @@ def test_formats_that_are_found_need_no_column(time_format: str) -> None:
 
 def test_an_encoder_is_saved_with_its_formats() -> None:
     encoder = encoder_of(orders().with_columns(pl.col("when").dt.strftime("%d-%b-%Y")))
-    again = Encoder.from_parts(json.loads(json.dumps(encoder.to_json())), encoder.vocabulary_frame())
+    again = Encoder.from_parts(json.loads(json.dumps(encoder.to_json())), encoder.vocabulary_frame(), encoder.cells())
     assert again.schema == encoder.schema and again.digest == encoder.digest
     new = pl.DataFrame({"when": ["24-Dec-2023", "2023-12-24"], "shop": ["a", "a"]})
     assert again.decode(again.encode(new)[0])["when: month"][0] == "12"

@@ -168,7 +168,9 @@ def test_infinite_number_is_refused_with_its_row() -> None:
 def test_saved_parts_encode_equally() -> None:
     for handle in ("rare", "error"):
         encoder = fit(handle_unknown=handle, min_count={"colour": 2}, missing_values=["", "none"])
-        again = Encoder.from_parts(json.loads(json.dumps(encoder.to_json())), encoder.vocabulary_frame())
+        again = Encoder.from_parts(
+            json.loads(json.dumps(encoder.to_json())), encoder.vocabulary_frame(), encoder.cells()
+        )
         assert again.schema == encoder.schema
         assert again.layout == encoder.layout
         assert again.handle_unknown == handle
@@ -194,7 +196,7 @@ def test_parts_that_do_not_fit_are_refused() -> None:
 def test_only_numerical_fields_have_an_empty_vocabulary_frame() -> None:
     schema = Schema(fields=SCHEMA.fields[1:3])
     encoder = fit_encoder(TRAIN, schema, data())
-    again = Encoder.from_parts(encoder.to_json(), encoder.vocabulary_frame())
+    again = Encoder.from_parts(encoder.to_json(), encoder.vocabulary_frame(), encoder.cells())
     assert np.array_equal(again.encode(TRAIN)[0].ids_RF, encoder.encode(TRAIN)[0].ids_RF)
 
 

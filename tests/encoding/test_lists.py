@@ -99,7 +99,7 @@ def test_unseen_values_can_be_refused_with_their_row() -> None:
 
 def test_an_encoder_with_lists_survives_saving() -> None:
     encoder = encoder_of(table(TEXTS), lists={"tags": "|"})
-    again = Encoder.from_parts(encoder.to_json(), encoder.vocabulary_frame())
+    again = Encoder.from_parts(encoder.to_json(), encoder.vocabulary_frame(), encoder.cells())
     assert again.schema == encoder.schema and again.digest == encoder.digest
     assert again.layout == encoder.layout
     assert lists_of(again, table(TEXTS)) == lists_of(encoder, table(TEXTS))
@@ -270,7 +270,7 @@ def test_fields_can_share_values_and_ids() -> None:
     assert layout.n_ids_total == 6 + 5
     inputs = encoder.encode(shop())[0].batch().inputs
     assert inputs.lists[0].ids_V[0] == inputs.ids_BF[0, 1]  # both are "a"
-    again = Encoder.from_parts(encoder.to_json(), encoder.vocabulary_frame())
+    again = Encoder.from_parts(encoder.to_json(), encoder.vocabulary_frame(), encoder.cells())
     assert again.layout == layout and again.digest == encoder.digest
 
 

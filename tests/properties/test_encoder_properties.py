@@ -150,7 +150,7 @@ def test_chunks_equal_the_whole(train: pl.DataFrame, new: pl.DataFrame, cut: int
 @settings(max_examples=60, deadline=None)
 def test_saved_parts_encode_equally(train: pl.DataFrame, new: pl.DataFrame, min_count: int) -> None:
     encoder = fit_encoder(train, SCHEMA, data(min_count))
-    again = Encoder.from_parts(json.loads(json.dumps(encoder.to_json())), encoder.vocabulary_frame())
+    again = Encoder.from_parts(json.loads(json.dumps(encoder.to_json())), encoder.vocabulary_frame(), encoder.cells())
     before, after = encoder.encode(new)[0], again.encode(new)[0]
     assert np.array_equal(before.ids_RF, after.ids_RF)
     assert np.array_equal(before.numbers_RN, after.numbers_RN)

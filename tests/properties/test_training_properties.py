@@ -62,6 +62,7 @@ def planted_settings(target: str, seed: int) -> Config:
         {
             "data.target": target,
             "data.crosses": "none",
+            "data.evidence": "none",
             "model.embedding_init": "normal",
             "model.embedding_init_scale": 0.5,
             "model.d_embed": 8,

@@ -40,21 +40,22 @@ def fill_defaults(config: Config, *, n_rows: int) -> Config:
 
 
 def direct_settings(train: TrainConfig, *, n_rows: int) -> TrainConfig:
-    """Settings for the direct network of MDL: Adam, and many passes.
+    """Settings for the direct networks of MDL: Adam, and many passes.
 
     They were chosen on validation rows of eight tables of numbers and categories. Seed, device, threads and the rare id
     follow the user's settings; `max_epochs` is doubled.
     """
-    wanted = min(1024, max(256, n_rows // 150)) if n_rows >= 1_000 else max(32, n_rows // 8)
+    wanted = min(2048, max(256, n_rows // 75)) if n_rows >= 1_000 else max(32, n_rows // 8)
     batch_size = 2 ** round(math.log2(wanted))
     return dataclasses.replace(
         train,
         optimizer="adam",
-        lr=0.002,
+        lr=0.002 if batch_size <= 256 else 0.0028,
         batch_size=batch_size,
         max_epochs=2 * train.max_epochs,
         eval_every=2.0,
-        patience=20,
+        # Losses of many validation rows are less noisy, and passes take longer.
+        patience=round(min(20.0, max(8.0, 20.0 * math.pow(4_000 / max(n_rows, 1), 0.3)))),
         plateau_factor=1.0,
         plateau_restore=False,
         average_decay=0.6,

@@ -103,6 +103,14 @@ class DataConfig:
     cross_min_count: int = setting(
         5, "joint values of a cross seen fewer times in training share its rare id", at_least=1
     )
+    evidence: Literal["auto", "none"] | tuple[tuple[str, ...], ...] = setting(
+        "auto",
+        "what training rows with the same values did, as inputs of the model: for every field and for combinations of "
+        "two or three, such as [['user', 'item']]; auto chooses them on training rows",
+    )
+    max_combinations: int = setting(
+        100, "most pairs and triples of fields that data.evidence = 'auto' counts", at_least=0
+    )
     max_related: int = setting(
         64,
         "most fields that MDL relates to each other; of more, training rows choose those that say most about the "

@@ -77,7 +77,7 @@ class ColumnTables:
             if measures is not None:
                 measures_RM[:, layout.measured.index(f)] = measures
             if f in layout.lists:
-                lists[list_name(f)] = self._lists(f, start, stop)
+                lists[list_name(f)] = self.lists(f, start, stop)
 
         list(threads.map(fill, range(n_fields)))
         for position, cross in enumerate(self.encoder.crosses, start=n_fields):
@@ -89,14 +89,18 @@ class ColumnTables:
             **lists,
             TARGET: self.target(start, stop),
         }
-        weight = self.encoder.schema.weight
-        return arrays if weight is None else {**arrays, WEIGHT: self._weight(weight, start, stop)}
+        weights = self.weights(start, stop)
+        return arrays if weights is None else {**arrays, WEIGHT: weights}
 
     def ids(self, field: int, start: int, stop: int) -> Ids:
         """Local ids of a field."""
         return self._encode(field, start, stop)[0]
 
-    def _weight(self, name: str, start: int, stop: int) -> Numbers:
+    def weights(self, start: int, stop: int) -> Numbers | None:
+        """Sample weights; None means one each."""
+        name = self.encoder.schema.weight
+        if name is None:
+            return None
         if self._weights is not None:
             return self._weights[self.table.codes(name, start, stop)]
         return encode_weights(self.table.numbers(name, start, stop), (), self.table.cells.row_numbers(start, stop))
@@ -112,7 +116,8 @@ class ColumnTables:
         numbers, measures = (None if a is None else np.take(a, codes) for a in (table.numbers, table.measures))
         return np.take(table.ids, codes), numbers, measures
 
-    def _lists(self, f: int, start: int, stop: int) -> Ragged:
+    def lists(self, f: int, start: int, stop: int) -> Ragged:
+        """Local ids of a field with several values per row."""
         table = self._fields[f]
         assert table is not None and table.lists is not None
         return table.lists.take(self.table.codes(self._names[f], start, stop))

@@ -17,11 +17,14 @@ import numpy.typing as npt
 import polars as pl
 
 from fielddep.encoding.crosses import CROSS_PREFIX, Cross, cross_name
+from fielddep.encoding.evidence import Evidence
 from fielddep.encoding.field import Codec, EncodedField, FieldCells, FieldEncoder, RowCells, list_kind
 from fielddep.encoding.measures import Measure
 from fielddep.encoding.numbers import QuantileBins, ScaledNumbers
 from fielddep.encoding.one_row import is_plain
+from fielddep.encoding.ragged import Ragged
 from fielddep.encoding.rows import (
+    EVIDENCE,
     IDS,
     MEASURES,
     NUMBERS,
@@ -59,6 +62,7 @@ class Encoder:
         handle_unknown: what a value never seen in training does.
         crosses: pairs of fields whose joint values have ids too, in columns behind the fields.
         related: positions of the fields that MDL relates to each other; None means all.
+        evidence: what training rows with the same values did; None if it is not used.
     """
 
     schema: Schema
@@ -67,6 +71,7 @@ class Encoder:
     handle_unknown: Literal["rare", "error"]
     crosses: tuple[Cross, ...] = ()
     related: tuple[int, ...] | None = None
+    evidence: Evidence | None = None
 
     @cached_property
     def layout(self) -> Layout:
@@ -78,8 +83,9 @@ class Encoder:
             numerical=tuple(f for f, field in enumerate(self.schema.fields) if field.numeric == "scale"),
             crosses=tuple((c.left, c.right) for c in self.crosses),
             measured=tuple(f for f, encoder in enumerate(self.field_encoders) if encoder.measure is not None),
-            binned=tuple(f for f, field in enumerate(self.schema.fields) if field.kind == "numerical"),
             related=self.related,
+            evidence=() if self.evidence is None else self.evidence.combinations,
+            evidence_width=0 if self.evidence is None else self.evidence.width,
             counts=self.counts,
             lists=tuple(f for f, field in enumerate(self.schema.fields) if list_kind(field) is not None),
             shares=tuple(
@@ -100,6 +106,8 @@ class Encoder:
             state.update(frame[name].str.join("").item().encode())
         for name in ("id", "count"):
             state.update(frame[name].to_numpy().tobytes())
+        for array in (self.cells() or {}).values():
+            state.update(array.tobytes())
         return state.hexdigest()
 
     @property
@@ -171,7 +179,17 @@ class Encoder:
         numbers = [column.numbers for column in columns if column.numbers is not None]
         measures = [column.measures for column in columns if column.measures is not None]
         arrays |= {name: np.stack(found, axis=1) for name, found in ((NUMBERS, numbers), (MEASURES, measures)) if found}
-        return arrays | {list_name(f): column.lists for f, column in enumerate(columns) if column.lists is not None}
+        arrays |= {list_name(f): column.lists for f, column in enumerate(columns) if column.lists is not None}
+        return arrays | self.evidence_arrays(arrays)
+
+    def evidence_arrays(self, arrays: Mapping[str, RowArray]) -> dict[str, RowArray]:
+        """The array of statements about rows that were not counted, given their ids and lists; none if not used."""
+        if self.evidence is None:
+            return {}
+        ids_RF, lists = arrays[IDS], {f: arrays[list_name(f)] for f in self.layout.lists}
+        assert not isinstance(ids_RF, Ragged)
+        ragged = {f: one for f, one in lists.items() if isinstance(one, Ragged)}
+        return {EVIDENCE: self.evidence.encode(ids_RF, ragged)}
 
     def _target_arrays(self, table: pl.DataFrame, first_row: int) -> dict[str, Array]:
         """The arrays of the target and, if the schema has one, of the weight."""
@@ -219,6 +237,7 @@ class Encoder:
             "crosses": [[cross.left, cross.right] for cross in self.crosses],
             **({} if self.related is None else {"related": list(self.related)}),
             **({"measures": self._measures()} if self.layout.measured else {}),
+            **({} if self.evidence is None else {"evidence": self.evidence.to_json()}),
         }
 
     def _measures(self) -> dict[str, Any]:
@@ -236,9 +255,15 @@ class Encoder:
         frames = [part.insert_column(0, pl.lit(name).alias("field")) for name, part in parts.items()]
         return pl.concat(frames) if frames else pl.DataFrame(schema={"field": pl.String, **FRAME_SCHEMA})
 
+    def cells(self) -> dict[str, Array] | None:
+        """The cells of the evidence as arrays; None without evidence."""
+        return None if self.evidence is None else self.evidence.arrays()
+
     @classmethod
-    def from_parts(cls, state: Mapping[str, Any], frame: pl.DataFrame) -> Encoder:
-        """Rebuild from `to_json` and `vocabulary_frame`.
+    def from_parts(
+        cls, state: Mapping[str, Any], frame: pl.DataFrame, cells: Mapping[str, Array] | None = None
+    ) -> Encoder:
+        """Rebuild from `to_json`, `vocabulary_frame` and `cells`.
 
         Raises:
             BundleError: if the two do not fit together.
@@ -263,6 +288,7 @@ class Encoder:
             missing_values=missing,
             handle_unknown=unknown,
             related=related,
+            evidence=None if cells is None else Evidence.from_parts(state["evidence"], cells),
         )
         return replace(encoder, crosses=_read_crosses(state.get("crosses", []), parts, encoder.layout.n_ids))
 

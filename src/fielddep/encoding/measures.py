@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fielddep.encoding.numbers import quantile_edges
 from fielddep.encoding.values import try_numbers
+from fielddep.quantiles import quantile_edges
 
 MAX_MEASURE = 1e6
 """Measures are clipped to this many units, so that they stay finite in float32."""

@@ -16,6 +16,7 @@ import polars as pl
 
 from fielddep.encoding.values import canonical
 from fielddep.encoding.vocabulary import FIRST_ID, MISSING, MISSING_ID, RARE, RARE_ID
+from fielddep.quantiles import quantile_edges
 
 MAX_SCALED = 8.0
 """Standardised numbers are clipped to +-8, so one absurd cell cannot spoil a batch."""
@@ -136,24 +137,6 @@ class QuantileBins:
     def from_json(cls, state: dict[str, Any]) -> QuantileBins:
         """Read what `to_json` wrote."""
         return cls(edges=np.array(state["edges"], dtype=np.float64), counts=np.array(state["counts"], dtype=np.int64))
-
-
-def quantile_edges(distinct: Floats, counts: Counts, n_bins: int) -> Floats:
-    """Edges of bins with about equal mass, all of them numbers of the table.
-
-    A number that fills a bin by itself, such as the zeros of a count, gets its own bin, and the others share the rest.
-    Plain quantiles would put 90 % zeros and all other numbers into one bin. Such a number may cut a bin in two, which
-    gives a few more than `n_bins`.
-    """
-    heavy = counts * n_bins >= counts.sum()
-    after_heavy = np.flatnonzero(heavy[:-1]) + 1
-    light, ends = distinct[~heavy], np.cumsum(counts[~heavy])
-    n_light = max(n_bins - int(heavy.sum()), 1)
-    if len(light):
-        cuts = np.arange(1, n_light) * int(ends[-1]) // n_light
-        light = light[np.searchsorted(ends, cuts, side="right")]
-    edges = np.concatenate([distinct[heavy], distinct[after_heavy], light])
-    return np.unique(edges[edges > distinct[0]])
 
 
 def number_counts(numbers: pl.Series, counts: Counts | None = None) -> tuple[Floats, Counts, int]:

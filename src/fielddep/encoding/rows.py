@@ -21,7 +21,8 @@ import torch
 from fielddep.encoding.ragged import ListInput as ListInput
 from fielddep.encoding.ragged import Ragged
 
-IDS, NUMBERS, MEASURES, TARGET, WEIGHT = "ids", "numbers", "measures", "target", "weight"
+IDS, NUMBERS, MEASURES, EVIDENCE = "ids", "numbers", "measures", "evidence"
+TARGET, WEIGHT = "target", "weight"
 
 Array = npt.NDArray[Any]
 RowArray: TypeAlias = Array | Ragged
@@ -57,10 +58,12 @@ class Layout:
     """Positions of the two fields of each cross; crosses are the last columns of ids."""
     measured: tuple[int, ...] = ()
     """Positions of the fields whose numbers a model may see directly, ascending."""
-    binned: tuple[int, ...] = ()
-    """Positions of the fields whose ids are bins or signs of numbers rather than values."""
     related: tuple[int, ...] | None = None
     """Positions of the fields that MDL relates to each other, ascending; None means all."""
+    evidence: tuple[tuple[int, ...], ...] = ()
+    """Positions of the fields of each combination whose evidence a model may see; see `encoding/evidence.py`."""
+    evidence_width: int = 0
+    """Inputs per combination: a statement for each output, and the logarithm of the rows behind it."""
     counts: tuple[np.ndarray, ...] | None = field(default=None, compare=False, repr=False)
     """Training rows of every local id, per column, if known."""
     lists: tuple[int, ...] = ()
@@ -99,6 +102,11 @@ class Layout:
         return offsets_F
 
     @property
+    def n_statements(self) -> int:
+        """Inputs of all combinations (E)."""
+        return len(self.evidence) * self.evidence_width
+
+    @property
     def is_plain(self) -> bool:
         """Whether each column looks up one id of its own block: there are no lists, and nothing is shared."""
         return not self.lists and not self.shares
@@ -118,12 +126,14 @@ class Inputs(NamedTuple):
         measures_BM: numbers of the measured fields, float32; NaN if missing. None without such fields.
         lists: the fields with several values per row, by rising column. `ids_BF` has a stand-in for them, see
             `EncodedRows`, which is not looked up.
+        evidence_BE: statements of all combinations, float16; None without evidence.
     """
 
     ids_BF: torch.Tensor
     numbers_BN: torch.Tensor
     lists: tuple[ListInput, ...] = ()
     measures_BM: torch.Tensor | None = None
+    evidence_BE: torch.Tensor | None = None
 
     def take(self, rows: slice | torch.Tensor) -> Inputs:
         """Some of the rows."""
@@ -136,18 +146,20 @@ class Inputs(NamedTuple):
     def _map(
         self, change: Callable[[torch.Tensor], torch.Tensor], change_list: Callable[[ListInput], ListInput]
     ) -> Inputs:
-        measures_BM = None if self.measures_BM is None else change(self.measures_BM)
-        return Inputs(change(self.ids_BF), change(self.numbers_BN), tuple(map(change_list, self.lists)), measures_BM)
+        optional = (None if tensor is None else change(tensor) for tensor in (self.measures_BM, self.evidence_BE))
+        return Inputs(change(self.ids_BF), change(self.numbers_BN), tuple(map(change_list, self.lists)), *optional)
 
     @staticmethod
     def concat(parts: Sequence[Inputs]) -> Inputs:
         """The rows of several batches."""
         measures = [part.measures_BM for part in parts if part.measures_BM is not None]
+        evidence = [part.evidence_BE for part in parts if part.evidence_BE is not None]
         return Inputs(
             torch.cat([part.ids_BF for part in parts]),
             torch.cat([part.numbers_BN for part in parts]),
             tuple(map(ListInput.concat, zip(*(part.lists for part in parts), strict=True))),
             torch.cat(measures) if measures else None,
+            torch.cat(evidence) if evidence else None,
         )
 
     @property
@@ -202,8 +214,9 @@ class EncodedRows:
     Attributes:
         layout: what the ids mean.
         arrays: `ids` (R, F): local ids, int32. Optional: `numbers` (R, N): standardised numbers, float32, 1 if missing;
-            `measures` (R, M): numbers of the measured fields, float32, NaN if missing; `target` (R): float32, or class
-            index, int64; `weight` (R): sample weights, float32. For a field with several values per row also
+            `measures` (R, M): numbers of the measured fields, float32, NaN if missing; `evidence` (R, E): statements of
+            all combinations, float16; `target` (R): float32, or class index, int64; `weight` (R): sample weights,
+            float32. For a field with several values per row also
             `list_name(f)`: the local ids of every row, at least one. Its column of `ids` holds the id of the only value
             (the missing id for an empty cell) and the rare id where there are several.
 
@@ -228,6 +241,8 @@ class EncodedRows:
             arrays[NUMBERS] = np.empty((0, len(layout.numerical)), dtype=np.float32)
         if layout.measured:
             arrays[MEASURES] = np.empty((0, len(layout.measured)), dtype=np.float32)
+        if layout.evidence:
+            arrays[EVIDENCE] = np.empty((0, layout.n_statements), dtype=np.float16)
         arrays |= {list_name(f): Ragged.of([]) for f in layout.lists}
         return cls(layout=layout, arrays=arrays)
 
@@ -248,6 +263,11 @@ class EncodedRows:
     def measures_RM(self) -> npt.NDArray[np.float32] | None:
         """Numbers of the measured fields; None without such fields."""
         return self._array(MEASURES)
+
+    @property
+    def evidence_RE(self) -> npt.NDArray[np.float16] | None:
+        """Statements of all combinations; None without evidence."""
+        return self._array(EVIDENCE)
 
     @property
     def target_R(self) -> Array | None:
@@ -287,14 +307,11 @@ class EncodedRows:
         offsets_F = self.layout.offsets_F
         ids_BF = np.add(taken.ids_RF, offsets_F, dtype=np.int64)
         lists = tuple(ListInput.of(f, taken.lists_R(f), int(offsets_F[f])) for f in self.layout.lists)
-        measures_RM = taken.measures_RM
+        optional = (
+            None if array is None else torch.from_numpy(array) for array in (taken.measures_RM, taken.evidence_RE)
+        )
         return Batch(
-            inputs=Inputs(
-                torch.from_numpy(ids_BF),
-                torch.from_numpy(taken.numbers_RN),
-                lists,
-                None if measures_RM is None else torch.from_numpy(measures_RM),
-            ),
+            inputs=Inputs(torch.from_numpy(ids_BF), torch.from_numpy(taken.numbers_RN), lists, *optional),
             target_B=None if taken.target_R is None else torch.from_numpy(taken.target_R),
             weight_B=None if taken.weight_R is None else torch.from_numpy(taken.weight_R),
         )

@@ -89,7 +89,19 @@ class Split:
 
     def parts_of(self, table: CodedTable, start: int, stop: int) -> Parts:
         """Parts of the rows of a table from `start` to `stop`."""
-        return self.parts(start, stop, None if self.column is None else table.keys(self.column, start, stop))
+        return self.parts(start, stop, self._keys(table, start, stop))
+
+    def folds_of(self, table: CodedTable, start: int, stop: int, *, n: int, draw: int = 0) -> Numbers:
+        """Folds of the rows of a table from `start` to `stop`."""
+        return self.folds(start, stop, self._keys(table, start, stop), n=n, draw=draw)
+
+    def _keys(self, table: CodedTable, start: int, stop: int) -> Keys | None:
+        return None if self.column is None else table.keys(self.column, start, stop)
+
+
+def random_folds(seed: int, start: int, stop: int, *, n: int) -> Numbers:
+    """Folds of rows whose parts were given, so that no split says which rows belong together."""
+    return one_of(draw(seed, _FOLDS, np.arange(start, stop)), n)
 
 
 def plan_split(table: CodedTable, config: SplitConfig, target: str | None) -> Split:

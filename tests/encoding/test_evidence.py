@@ -1,0 +1,181 @@
+"""Evidence: counts, folds, statements, what is chosen, and what must not leak."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fielddep.encoding.choosing import MAX_FIELDS, choose_combinations
+from fielddep.encoding.counting import CountedRows, count_combination
+from fielddep.encoding.evidence import UNIT, Evidence, joint_keys, statements
+from fielddep.encoding.learn_evidence import N_FOLDS, learn_evidence
+from fielddep.encoding.ragged import Ragged
+
+
+def in_memory(name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    return np.empty(shape, dtype=dtype)
+
+
+def some_rows(n_rows: int = 400, *, task: str = "binary", seed: int = 0, **changes: Any) -> CountedRows:
+    """Random rows of three fields, and targets that follow the first two."""
+    rng = np.random.default_rng(seed)
+    n_ids = (5, 7, 3)
+    columns = [rng.integers(n, size=n_rows).astype(np.int32) for n in n_ids]
+    score = (columns[0] + columns[1]) % 2 + 0.3 * rng.normal(size=n_rows)
+    target: np.ndarray = (score > 0.5).astype(np.float32)
+    if task == "multiclass":
+        target = (columns[0] % 3).astype(np.int64)
+    if task == "regression":
+        target = ((score - score.mean()) / score.std()).astype(np.float32)
+    given: dict[str, Any] = {
+        "columns": columns,
+        "n_ids": n_ids,
+        "measured": (),
+        "target_R": target,
+        "weight_R": None,
+        "parts_R": rng.choice([0, 0, 0, 1, 2], size=n_rows).astype(np.uint8),
+        "folds_R": rng.integers(N_FOLDS, size=n_rows).astype(np.uint8),
+        "in_order": False,
+        "task": task,
+        "n_outputs": 3 if task == "multiclass" else 1,
+    }
+    return CountedRows(**{**given, **changes})
+
+
+def told_by_hand(rows: CountedRows, fields: tuple[int, ...], row: int) -> tuple[float, list[float]]:
+    """Rows and sums that one row may be told of, by a loop."""
+    n, sums = 0.0, [0.0] * rows.n_outputs
+    cell = [rows.columns[f][row] for f in fields]
+    for other in range(len(rows)):
+        if rows.parts_R[other] or [rows.columns[f][other] for f in fields] != cell:
+            continue
+        if rows.parts_R[row] == 0:
+            hidden = (
+                rows.folds_R[other] >= rows.folds_R[row]
+                if rows.in_order
+                else (rows.folds_R[other] == rows.folds_R[row])
+            )
+            if hidden:
+                continue
+        weight = 1.0 if rows.weight_R is None else float(rows.weight_R[other])
+        n += weight
+        at = int(rows.target_R[other]) if rows.task == "multiclass" else 0
+        sums[at] += weight if rows.task == "multiclass" else weight * float(rows.target_R[other])
+    return n, sums
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize("fields", [(1,), (0, 2), (0, 1, 2)])
+def test_a_row_is_told_what_other_folds_say(task: str, in_order: bool, fields: tuple[int, ...]) -> None:
+    rows = some_rows(150, task=task, in_order=in_order)
+    counted = count_combination(rows, fields)
+    for row in range(0, 150, 7):
+        n, sums = told_by_hand(rows, fields, row)
+        assert counted.n_V[row] == n
+        assert counted.s_VC[row] == pytest.approx(sums, abs=150 * UNIT)
+
+
+def test_weights_count_as_rows() -> None:
+    weights = np.random.default_rng(1).integers(0, 4, size=100).astype(np.float32)
+    rows = some_rows(100, weight_R=weights)
+    counted = count_combination(rows, (0, 1))
+    for row in range(0, 100, 5):
+        n, sums = told_by_hand(rows, (0, 1), row)
+        assert (counted.n_V[row], counted.s_VC[row, 0]) == (n, sums[0])
+
+
+def test_a_list_counts_with_each_value_and_is_told_their_mean() -> None:
+    lists = Ragged.of([[2, 3], [3], [2], [4, 2], [5]])
+    target = np.array([1, 0, 1, 0, 1], dtype=np.float32)
+    parts = np.array([0, 0, 0, 0, 2], dtype=np.uint8)
+    rows = some_rows(5, columns=[lists], n_ids=(6,), target_R=target, parts_R=parts, folds_R=np.arange(5))
+    counted = count_combination(rows, (0,))
+    assert counted.cells.keys_G.tolist() == [2, 3, 4]
+    assert counted.cells.n_G.tolist() == [3, 2, 1] and counted.cells.s_GC[:, 0].tolist() == [2, 1, 0]
+    said = counted.said(rows)
+    first = statements(np.array([2.0, 1.0]), np.array([[1.0], [0.0]]), rows.base_C, counted.cells.prior, "binary")
+    assert said[0] == pytest.approx(first.mean(axis=0))
+    assert said[4].tolist() == [0.0, 0.0]  # never seen
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+def test_counts_of_two_tables_add_up(task: str) -> None:
+    rows = some_rows(600, task=task, parts_R=np.zeros(600, dtype=np.uint8))
+    fields = (0, 1)
+    whole = count_combination(rows, fields).cells
+    halves = [count_combination(rows.take(np.arange(start, 600, 2)), fields).cells for start in (0, 1)]
+    merged = halves[0].merge(halves[1])
+    assert np.array_equal(merged.keys_G, whole.keys_G)
+    assert np.array_equal(merged.n_G, whole.n_G) and np.array_equal(merged.s_GC, whole.s_GC)
+
+
+def test_new_rows_are_told_what_all_training_rows_say() -> None:
+    rows = some_rows()
+    evidence, said = learn_evidence(rows, in_memory, [(0,), (0, 1)], 10)
+    held_out = np.flatnonzero(rows.parts_R)
+    ids_RF = np.stack([np.asarray(column) for column in rows.columns], axis=1)
+    encoded = evidence.encode(ids_RF, {})
+    assert np.array_equal(encoded[held_out], said.transpose(1, 0, 2).reshape(len(rows), -1)[held_out])
+    loaded = Evidence.from_parts(evidence.to_json(), evidence.arrays())
+    assert np.array_equal(loaded.encode(ids_RF, {}), encoded)
+
+
+def test_an_unseen_joint_value_says_nothing() -> None:
+    rows = some_rows(columns=[np.zeros(400, dtype=np.int32)] * 3, n_ids=(9, 9, 9))
+    evidence, _ = learn_evidence(rows, in_memory, [(0,), (0, 1, 2)], 10)
+    assert np.array_equal(evidence.encode(np.full((2, 3), 8, dtype=np.int32), {}), np.zeros((2, 4)))
+
+
+def test_keys_are_different_for_different_values() -> None:
+    values = np.array(list(itertools.product(range(3), range(4), range(2))), dtype=np.int32)
+    assert len(np.unique(joint_keys(list(values.T), (3, 4, 2)))) == len(values)
+
+
+def test_a_planted_pair_comes_first() -> None:
+    rng = np.random.default_rng(3)
+    columns = [rng.integers(12, size=6000).astype(np.int32) for _ in range(6)]
+    odd = (columns[1] * 5 + columns[4] * 3) % 7 < 3
+    target = (rng.random(6000) < np.where(odd, 0.7, 0.3)).astype(np.float32)
+    rows = some_rows(
+        6000,
+        columns=columns,
+        n_ids=(12,) * 6,
+        target_R=target,
+        parts_R=np.zeros(6000, dtype=np.uint8),
+        folds_R=rng.integers(N_FOLDS, size=6000).astype(np.uint8),
+    )
+    chosen = choose_combinations(rows, 5)
+    assert chosen[:6] == [(f,) for f in range(6)]
+    assert chosen[6] == (1, 4)
+
+
+def test_few_rows_or_many_fields_have_no_evidence() -> None:
+    assert choose_combinations(some_rows(200), 100) == []
+    column = np.zeros(5_000, dtype=np.int32)
+    many = some_rows(5_000, columns=[column] * (MAX_FIELDS + 1), n_ids=(2,) * (MAX_FIELDS + 1))
+    assert choose_combinations(many, 100) == []
+
+
+def test_numbers_that_the_model_sees_are_counted_with_other_fields_only() -> None:
+    chosen = choose_combinations(some_rows(4_000, measured=(0, 1)), 100)
+    assert chosen[0] == (2,)
+    assert (0, 1) not in chosen and (0,) not in chosen
+
+
+def test_as_many_combinations_are_chosen_as_wanted() -> None:
+    rows = some_rows(4_000)
+    assert choose_combinations(rows, 0) == [(0,), (1,), (2,)]
+    assert {(0, 1), (0, 2), (1, 2)} <= set(choose_combinations(rows, 100))
+
+
+def test_a_number_that_rounds_is_exact_in_any_order() -> None:
+    rows = some_rows(500, task="regression")
+    shuffled = np.random.default_rng(0).permutation(500)
+    first, second = count_combination(rows, (0,)).cells, count_combination(rows.take(shuffled), (0,)).cells
+    assert np.array_equal(first.s_GC, second.s_GC)
+    assert replace(first, prior=1.0).prior == 1.0
