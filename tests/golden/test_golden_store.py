@@ -121,10 +121,11 @@ def _kept(state: dict[str, object]) -> dict[str, object]:
 def test_encoding_writes_the_same_files(variant: str, tmp_path: Path) -> None:
     """But for what `digests` leaves out: the split is a column, so it does not depend on a draw.
 
-    Since 0.1, targets may change the number of bins and the kind of whole numbers, so both are told here.
+    Since 0.1, targets may change the number of bins and the kind of whole numbers, so both are told here, and there is
+    evidence, which is left out.
     """
     n_train = (pl.read_csv(TABLE)["part"] == "train").sum()
-    told = {"data.n_bins": default_n_bins(n_train)}
+    told = {"data.n_bins": default_n_bins(n_train), "data.evidence": "none"}
     config = Config().replace(told | ENCODED[variant]["settings"])
     config = config.replace({"data.kinds.shape": "categorical"})
     stored = build_store(TABLE, config, tmp_path / "store", sizes=SIZES)

@@ -20,7 +20,8 @@ from fielddep.tables import delimited as delimited_rows
 from fielddep.store.build import build_store
 
 delimited_rows.CHUNK_BYTES = 1 << 20  # so that the smaller table has many blocks too
-build_store(sys.argv[1], Config().replace({"data.target": "good", "data.crosses": "none"}), sys.argv[2])
+settings = {"data.target": "good", "data.crosses": "none", "data.evidence": "none"}
+build_store(sys.argv[1], Config().replace(settings), sys.argv[2])
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 ROWS, TIMES = 1_000_000, 4

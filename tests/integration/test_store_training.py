@@ -66,6 +66,7 @@ SORTED = {
     "data.target": "y",
     "data.kinds": {"group": "categorical", "left": "categorical", "right": "categorical"},
     "data.crosses": "none",
+    "data.evidence": "none",
     "model.d_embed": 6,
     "model.hidden": [],
     "train.lr": 0.05,

@@ -61,6 +61,7 @@ def test_equals_the_encoding_in_memory(tmp_path: Path, ending: str, variant: str
     assert_as_oracle(store, read_table(path, config.data))
     assert Store.open(tmp_path / "store", check=True).n_rows == len(table)
     assert sorted(p.name for p in (tmp_path / "store").iterdir() if not p.name.startswith("shard-")) == [
+        "evidence.safetensors",
         "manifest.json",
         "schema.json",
         "vocabulary.arrow",
@@ -372,7 +373,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
     mixed_frame().write_csv(path)
     watch = StageWatch()
     build_store(path, config_of(), tmp_path / "store", observer=watch)
-    assert list(dict.fromkeys(stage for stage, _, _ in watch.seen)) == ["read", "split", "learn", "encode"]
+    assert list(dict.fromkeys(stage for stage, _, _ in watch.seen)) == ["read", "split", "learn", "count", "encode"]
     reads = watch.rows("read")
     assert len(reads) > 5
     assert reads == sorted(reads)

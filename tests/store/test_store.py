@@ -267,7 +267,9 @@ def test_a_folder_that_may_not_be_looked_at(tmp_path: Path, monkeypatch: pytest.
 
 def test_rows_of_a_store_for_its_own_encoder(tmp_path: Path) -> None:
     store, rows, _ = write(tmp_path / "store")
-    again = Encoder.from_parts(json.loads(json.dumps(store.encoder.to_json())), store.encoder.vocabulary_frame())
+    again = Encoder.from_parts(
+        json.loads(json.dumps(store.encoder.to_json())), store.encoder.vocabulary_frame(), store.encoder.cells()
+    )
     assert again.digest == store.encoder.digest
     chunks = list(stored_rows(store, again, with_target=True))
     assert np.array_equal(np.concatenate([chunk.ids_RF for chunk, _ in chunks]), rows.ids_RF)

@@ -101,6 +101,7 @@ class Recipe(ABC):
             "data.fields": list(facts.fields),
             "data.kinds": dict.fromkeys(facts.fields, "categorical"),
             "data.crosses": "none",
+            "data.evidence": "none",
             "data.counts_from": counts_from,
             "split.seed": seed,
         }

@@ -3,9 +3,10 @@
     read     every row once; the values of each column become codes (`encoding.interning`)
     split    the part of every row (`encoding.split`)
     learn    from distinct values and their counts: schema, vocabularies, bins, crosses (`encoding.learn`)
+    count    what rows with the same values did (`encoding.learn_evidence`)
     encode   from codes to ids, one lookup per column (`encoding.encoder`)
 
-The last three work on codes, never on text. With a folder, codes and shards are on disk, so memory grows with the
+The last four work on codes, never on text. With a folder, codes and shards are on disk, so memory grows with the
 distinct values of a table and not with its rows. An interrupted encoding resumes after its last checkpoint in `read`
 or its last complete shard in `encode`, and ends with the same bytes.
 """
@@ -15,14 +16,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections.abc import Generator, Iterator
+import math
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
+import numpy.typing as npt
 
 from fielddep.config.settings import Config
 from fielddep.encoding.coded import DEFAULT_SIZES, CodedTable, Sizes
@@ -32,23 +35,26 @@ from fielddep.encoding.dates import is_part_name
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.interning import TableInterner, n_threads
 from fielddep.encoding.learn import learn_encoder
-from fielddep.encoding.rows import RowArray
+from fielddep.encoding.learn_evidence import N_FOLDS, counted_rows, learn_evidence, named_combinations
+from fielddep.encoding.rows import EVIDENCE, Array, RowArray
 from fielddep.encoding.schema import candidate_names, check_column_names, target_name
-from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, class_warnings, plan_split
+from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, class_warnings, plan_split, random_folds
 from fielddep.encoding.with_target import coded_with_target
 from fielddep.errors import ConfigError, SchemaError, SourceChangedError, SplitError, TableError, UserError
 from fielddep.observer import Observer
 from fielddep.store.folder import STORE, FileCells, StoreFolder
 from fielddep.store.format import PARTS
+from fielddep.store.reading import Reading
 from fielddep.store.store import MemoryWriter, Store, StoreWriter
 from fielddep.tables.readers import Source
-from fielddep.tables.row_stream import Position, RowStream, open_rows, prefetch
+from fielddep.tables.row_stream import RowStream, open_rows, prefetch
 from fielddep.wording import format_bytes
 
 log = logging.getLogger(__name__)
 
 SIZES = DEFAULT_SIZES
-_READ, _ENCODE = "read", "encode"
+MAX_COUNTED = 20_000_000
+"""Training rows up to which evidence is counted unless it is asked for: counting needs about 200 bytes per row."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNPACKED_BYTES = 5
 """Estimated bytes of text per byte of a compressed file."""
@@ -144,11 +150,13 @@ class _Encoding:
         """Read, split, learn, encode."""
         table = coded_with_target(self._read(), self.config.data)
         self.observer.on_stage("split", 0, 0.0)
-        parts, n_train = self._split(table)
+        split = self._split(table)
         self.observer.on_stage("learn", 0, 0.0)
-        encoder = learn_encoder(table, self.config, parts, n_train)
+        encoder = learn_encoder(table, self.config, split.parts, split.n_train)
+        encoder, said = self._learn_evidence(table, encoder, split)
         assert encoder.schema.target is not None
-        return self._encode(table, parts, encoder, class_warnings(table, encoder.schema.target, parts))
+        warnings = class_warnings(table, encoder.schema.target, split.parts)
+        return self._encode(_Encoded(table=table, parts=split.parts, encoder=encoder, said=said), warnings)
 
     @property
     def source_facts(self) -> list[dict[str, Any]]:
@@ -162,25 +170,46 @@ class _Encoding:
                 self.observer.on_stage("read", interner.cells.n_rows, self.stream.share_read(position))
         return interner.table()
 
-    def _split(self, table: CodedTable) -> tuple[ReadParts, int]:
-        """Parts of rows, and the number of training rows."""
+    def _split(self, table: CodedTable) -> _Division:
         parts = self.given
+        folds = partial(random_folds, self.config.split.seed, n=N_FOLDS)
         if parts is None:
             split = plan_split(table, self.config.split, self.config.data.target)
             parts = np.concatenate([split.parts_of(table, start, stop) for start, stop in table.chunks()])
+            folds = partial(split.folds_of, table, n=N_FOLDS)
         elif len(parts) != (table.source or table).n_rows:
             n_rows = (table.source or table).n_rows
             raise ValueError(f"parts must have one number for each of {n_rows} rows; given {len(parts)}")
         else:
             parts = parts[table.cells.row_numbers(0, table.n_rows)]
         known = parts
-        return lambda start, stop: known[start:stop], int(np.count_nonzero(known == 0))
+        n_train = int(np.count_nonzero(known == 0))
+        return _Division(parts=lambda start, stop: known[start:stop], folds=folds, n_train=n_train)
 
-    def _encode(self, table: CodedTable, parts: ReadParts, encoder: Encoder, warnings: tuple[str, ...]) -> Store:
-        writer = MemoryWriter(encoder=encoder, config=self.config, n_rows=table.n_rows, chunk_rows=self.sizes.part_rows)
-        for arrays in _encoded(table, parts, encoder, 0):
+    def _learn_evidence(
+        self, table: CodedTable, encoder: Encoder, split: _Division
+    ) -> tuple[Encoder, npt.NDArray[np.float16] | None]:
+        """The encoder with its evidence, and the statements about every row (K, R, C + 1); None without evidence."""
+        data = self.config.data
+        if data.evidence == "none" or (data.evidence == "auto" and split.n_train > MAX_COUNTED):
+            return encoder, None
+        self.observer.on_stage("count", 0, 0.0)
+        in_order = self.given is None and self.config.split.method == "time"
+        rows = counted_rows(table, encoder, split.parts, split.folds, in_order=in_order, allocate=self._scratch)
+        named = None if data.evidence == "auto" else named_combinations(data.evidence, encoder)
+        evidence, said = learn_evidence(rows, self._scratch, named, data.max_combinations)
+        return (replace(encoder, evidence=evidence), said) if evidence.cells else (encoder, None)
+
+    def _scratch(self, name: str, shape: tuple[int, ...], dtype: str) -> Array:
+        """An array that is needed until the store is complete."""
+        return np.empty(shape, dtype=dtype)
+
+    def _encode(self, rows: _Encoded, warnings: tuple[str, ...]) -> Store:
+        n_rows = rows.table.n_rows
+        writer = MemoryWriter(encoder=rows.encoder, config=self.config, n_rows=n_rows, chunk_rows=self.sizes.part_rows)
+        for arrays in rows.chunks(0):
             writer.append(arrays)
-            self._report_encoded(writer.n_rows, table.n_rows)
+            self._report_encoded(writer.n_rows, n_rows)
         return writer.finish(self.source_facts, warnings)
 
     def _report_encoded(self, n_rows: int, n_all: int) -> None:
@@ -209,7 +238,7 @@ class _FileEncoding(_Encoding):
                 self.cells.close()
 
     def _read(self) -> CodedTable:
-        reading = _Reading(self.stream, self.config, self.place, self.sizes)
+        reading = Reading(self.stream, self.config, self.place, self.sizes)
         self.cells = reading.cells
         self._estimate_bytes(self.cells, None)
         with contextlib.closing(reading.run()) as shares:
@@ -228,7 +257,7 @@ class _FileEncoding(_Encoding):
             all_bytes = 1.5 * text_bytes * (_UNPACKED_BYTES if self.stream.is_packed else 1)
         self.bytes_needed = all_bytes - cells.n_bytes
 
-    def _split(self, table: CodedTable) -> tuple[ReadParts, int]:
+    def _split(self, table: CodedTable) -> _Division:
         split = plan_split(table, self.config.split, self.config.data.target)
         path = self.place.spool / PARTS
         with path.open("wb") as file:
@@ -239,27 +268,39 @@ class _FileEncoding(_Encoding):
                 "there are no validation rows, which training on this store needs. To train on it, encode again with "
                 "split.validation above 0"
             )
-        return lambda start, stop: np.fromfile(path, dtype=np.uint8, count=stop - start, offset=start), split.sizes[0]
+        return _Division(
+            parts=lambda start, stop: np.fromfile(path, dtype=np.uint8, count=stop - start, offset=start),
+            folds=partial(split.folds_of, table, n=N_FOLDS),
+            n_train=split.sizes[0],
+        )
 
-    def _encode(self, table: CodedTable, parts: ReadParts, encoder: Encoder, warnings: tuple[str, ...]) -> Store:
+    def _scratch(self, name: str, shape: tuple[int, ...], dtype: str) -> Array:
+        """A file that is removed with the codes."""
+        return (
+            np.memmap(self.place.spool / name, dtype=dtype, mode="w+", shape=shape)
+            if math.prod(shape)
+            else (super()._scratch(name, shape, dtype))
+        )
+
+    def _encode(self, rows: _Encoded, warnings: tuple[str, ...]) -> Store:
         for warning in warnings:
             log.warning("%s", warning)
         done = self.place.progress()
         writer = StoreWriter(
             self.place.unfinished,
-            encoder=encoder,
+            encoder=rows.encoder,
             config=self.config,
             shard_rows=self.sizes.shard_rows,
             chunk_rows=self.sizes.part_rows,
             progress=done.get("writer"),
         )
-        encoded = prefetch(_encoded(table, parts, encoder, writer.n_rows), depth=2)
+        n_rows, encoded = rows.table.n_rows, prefetch(rows.chunks(writer.n_rows), depth=2)
         with contextlib.closing(writer), contextlib.closing(encoded):
             for arrays in encoded:
                 n_shards = writer.n_shards
-                self.bytes_needed = (table.n_rows - writer.n_rows) * writer.row_bytes
+                self.bytes_needed = (n_rows - writer.n_rows) * writer.row_bytes
                 writer.append(arrays)
-                self._report_encoded(writer.n_rows, table.n_rows)
+                self._report_encoded(writer.n_rows, n_rows)
                 if writer.n_shards > n_shards:
                     self.place.save_progress({**done, "writer": writer.progress()})
             self.stream.check_sources()
@@ -286,69 +327,31 @@ class _FileEncoding(_Encoding):
             raise
 
 
-class _Reading:
-    """Reads a table into codes on disk. It resumes from the last checkpoint.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Division:
+    """How the rows are divided: part and, for evidence, fold of every row."""
 
-    At a checkpoint the codes are forced to disk, the values that are new since the last one go into a file of their
-    own, and `progress.json` records how far both are.
-    """
-
-    def __init__(self, stream: RowStream, config: Config, place: StoreFolder, sizes: Sizes) -> None:
-        self.stream, self.place, self.sizes = stream, place, sizes
-        done = place.progress()
-        self._is_done = done.get("stage") == _ENCODE
-        self._position = Position.from_json(done["position"]) if done else Position()
-        self._n_value_files: int = done.get("n_segments", 0)
-        texts = place.read_values(self._n_value_files)
-        self.cells = FileCells(place.spool / "codes", done.get("chunks", ()))
-        self.interner = TableInterner(
-            stream.schema, config, cells=self.cells, sizes=sizes, states=done.get("columns"), texts=texts
-        )
-        self._n_saved_values = self._n_values()
-
-    def run(self) -> Generator[float | None]:
-        """Read the rest of the table; yields the share of the files that is read after every chunk."""
-        if self._is_done:
-            return
-        n_saved_rows = self.cells.n_rows
-        read = self.stream.chunks(self.interner.names, self._position)
-        with ThreadPoolExecutor(n_threads()) as threads, contextlib.closing(prefetch(read, depth=2)) as chunks:
-            for rows, self._position in chunks:
-                self.interner.add(rows, threads)
-                yield self.stream.share_read(self._position)
-                if self.cells.n_rows - n_saved_rows >= self.sizes.checkpoint_rows:
-                    self._save(_READ)
-                    n_saved_rows = self.cells.n_rows
-        self._save(_ENCODE)
-
-    def _save(self, stage: str) -> None:
-        self.cells.flush()
-        self._save_new_values()
-        self.place.save_progress(
-            {
-                "stage": stage,
-                "position": self._position.to_json(),
-                "chunks": self.cells.chunks,
-                "n_segments": self._n_value_files,
-                "columns": [interner.state() for interner in self.interner.interners],
-            }
-        )
-
-    def _n_values(self) -> list[int]:
-        return [interner.dictionary.n_values for interner in self.interner.interners]
-
-    def _save_new_values(self) -> None:
-        frames = [
-            pl.DataFrame({"text": interner.dictionary.texts(start)}).with_columns(column=pl.lit(i, pl.UInt32))
-            for i, (interner, start) in enumerate(zip(self.interner.interners, self._n_saved_values, strict=True))
-        ]
-        self.place.save_values(self._n_value_files, pl.concat(frames))
-        self._n_value_files += 1
-        self._n_saved_values = self._n_values()
+    parts: ReadParts
+    folds: Callable[[int, int], npt.NDArray[np.int64]]
+    n_train: int
 
 
-def _encoded(table: CodedTable, parts: ReadParts, encoder: Encoder, first_row: int) -> Iterator[dict[str, RowArray]]:
-    tables = ColumnTables(table, encoder)
-    with ThreadPoolExecutor(n_threads()) as threads:
-        for start, stop in table.chunks(first_row):
-            yield {**tables.arrays(start, stop, threads), PARTS: parts(start, stop)}
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Encoded:
+    """The rows of a coded table as the arrays of a store; `said` are the statements of the evidence (K, R, C + 1)."""
+
+    table: CodedTable
+    parts: ReadParts
+    encoder: Encoder
+    said: npt.NDArray[np.float16] | None
+
+    def chunks(self, first_row: int) -> Iterator[dict[str, RowArray]]:
+        """Chunk by chunk, from a row on."""
+        tables = ColumnTables(self.table, self.encoder)
+        with ThreadPoolExecutor(n_threads()) as threads:
+            for start, stop in self.table.chunks(first_row):
+                arrays = {**tables.arrays(start, stop, threads), PARTS: self.parts(start, stop)}
+                if self.said is not None:
+                    shape = (stop - start, self.encoder.layout.n_statements)
+                    arrays[EVIDENCE] = self.said[:, start:stop].transpose(1, 0, 2).reshape(shape)
+                yield arrays

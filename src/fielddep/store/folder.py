@@ -27,7 +27,7 @@ import polars as pl
 from fielddep.config.settings import Config
 from fielddep.encoding.coded import Array, places, smallest
 from fielddep.errors import ConfigError, UserError
-from fielddep.store.format import SCHEMA, VOCABULARY, is_store, stored_settings
+from fielddep.store.format import CELLS, SCHEMA, VOCABULARY, is_store, stored_settings
 from fielddep.tables.files import MANIFEST, write_json
 from fielddep.tables.folders import FolderKind, remove_workdir, start_workdir
 from fielddep.tables.row_stream import SourceFile, check_same_sources
@@ -43,7 +43,7 @@ STORE = FolderKind(
     what="store",
     unfinished=Path(UNFINISHED, REQUEST),
     is_finished=is_store,
-    names=(UNFINISHED, MANIFEST, SCHEMA, VOCABULARY),
+    names=(UNFINISHED, MANIFEST, SCHEMA, VOCABULARY, CELLS),
 )
 
 
@@ -140,9 +140,9 @@ class StoreFolder:
         files = _read(self.unfinished / MANIFEST)["files"]
         self.save_progress({"stage": _MOVED})
         (self.folder / MANIFEST).unlink(missing_ok=True)
-        for path in list(self.folder.glob("shard-*")):
+        for path in (*self.folder.glob("shard-*"), self.folder / CELLS):
             if path.name not in files:
-                path.unlink()
+                path.unlink(missing_ok=True)
         for name in (*files, MANIFEST):
             if (self.unfinished / name).exists():
                 (self.unfinished / name).replace(self.folder / name)

@@ -15,11 +15,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import polars as pl
+from safetensors.numpy import load_file, save_file
 
 from fielddep.config.settings import Config
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.ragged import Ragged
-from fielddep.encoding.rows import IDS, MEASURES, NUMBERS, TARGET, WEIGHT, Array, RowArray, list_name
+from fielddep.encoding.rows import EVIDENCE, IDS, MEASURES, NUMBERS, TARGET, WEIGHT, Array, RowArray, list_name
 from fielddep.errors import StoreError
 from fielddep.tables.files import MANIFEST, ManifestFormat, write_atomically, write_json
 
@@ -30,7 +31,7 @@ STORE_MANIFEST = ManifestFormat(
     kind="fielddep store",
     advice=". `fielddep encode` makes a store, and with --resume completes an interrupted one",
 )
-SCHEMA, VOCABULARY = "schema.json", "vocabulary.arrow"
+SCHEMA, VOCABULARY, CELLS = "schema.json", "vocabulary.arrow", "evidence.safetensors"
 PARTS = "parts"
 
 Stamp = tuple[int, int, int]
@@ -73,7 +74,7 @@ def stored_settings(config: Config) -> dict[str, Any]:
 
 
 def save_encoder(folder: Path, encoder: Encoder) -> None:
-    """Write the two files of an encoder, which stores and bundles share."""
+    """Write the files of an encoder, which stores and bundles share: two, and a third if there is evidence."""
 
     def write_vocabulary(path: Path) -> None:
         with path.open("wb") as file:  # unlike a path, a Python file makes a full disk an OSError
@@ -81,12 +82,21 @@ def save_encoder(folder: Path, encoder: Encoder) -> None:
 
     write_json(folder / SCHEMA, encoder.to_json())
     write_atomically(folder / VOCABULARY, write_vocabulary)
+    cells = encoder.cells()
+    if cells is not None:
+        write_atomically(folder / CELLS, lambda path: save_file(cells, path))
+
+
+def encoder_files(encoder: Encoder) -> tuple[str, ...]:
+    """Names of the files that `save_encoder` writes."""
+    return (SCHEMA, VOCABULARY) if encoder.evidence is None else (SCHEMA, VOCABULARY, CELLS)
 
 
 def load_encoder(folder: Path) -> Encoder:
     """Read what `save_encoder` wrote."""
     state = json.loads((folder / SCHEMA).read_text("utf-8"))
-    return Encoder.from_parts(state, pl.read_ipc(folder / VOCABULARY))
+    cells = load_file(folder / CELLS) if "evidence" in state else None
+    return Encoder.from_parts(state, pl.read_ipc(folder / VOCABULARY), cells)
 
 
 # --- shards ---------------------------------------------------------------------------------------------------
@@ -151,6 +161,8 @@ def array_specs(encoder: Encoder) -> tuple[ArraySpec, ...]:
         specs.append(ArraySpec(name=NUMBERS, dtype="<f4", width=len(layout.numerical)))
     if layout.measured:
         specs.append(ArraySpec(name=MEASURES, dtype="<f4", width=len(layout.measured)))
+    if layout.evidence:
+        specs.append(ArraySpec(name=EVIDENCE, dtype="<f2", width=layout.n_statements))
     specs.append(ArraySpec(name=TARGET, dtype="<i8" if target.task == "multiclass" else "<f4"))
     if encoder.schema.weight is not None:
         specs.append(ArraySpec(name=WEIGHT, dtype="<f4"))

@@ -3,6 +3,7 @@
     manifest.json      format, settings, rows, sources, rows of each part per chunk, size and sha256 of every file
     schema.json        schema, numeric scales and bins
     vocabulary.arrow   one row per value: field, value, id, count
+    evidence.safetensors  training rows and sums of targets per joint value, if evidence is used
     shard-00000.ids    and .numbers, .target, .weight, .parts: raw little-endian arrays
     shard-00000.list3  and .list3-ends: values of all rows of field 3, and the place where those of each row end
 
@@ -32,12 +33,14 @@ from fielddep.encoding.split import PART_NAMES, Parts
 from fielddep.encoding.unknown import UnknownReport
 from fielddep.errors import FieldDepError, StoreError
 from fielddep.store.format import (
+    CELLS,
     PARTS,
     SCHEMA,
     STORE_MANIFEST,
     VOCABULARY,
     ShardWriter,
     array_specs,
+    encoder_files,
     is_store,
     load_encoder,
     manifest_stamp,
@@ -85,7 +88,7 @@ class Store:
         stamp = manifest_stamp(folder)
         manifest = STORE_MANIFEST.read(folder)
         STORE_MANIFEST.check_files(folder, manifest, sizes_only=not check)
-        STORE_MANIFEST.check_files(folder, manifest, (SCHEMA, VOCABULARY))
+        STORE_MANIFEST.check_files(folder, manifest, [n for n in (SCHEMA, VOCABULARY, CELLS) if n in manifest["files"]])
         try:
             encoder = load_encoder(folder)
             return cls(
@@ -252,8 +255,8 @@ class StoreWriter(ShardWriter):
         }
         if warnings:
             content["warnings"] = list(warnings)
-        encoder_files = {name: file_facts(self.folder / name) for name in (SCHEMA, VOCABULARY)}
-        STORE_MANIFEST.write(self.folder, content, {**self.files, **encoder_files})
+        facts = {name: file_facts(self.folder / name) for name in encoder_files(self.encoder)}
+        STORE_MANIFEST.write(self.folder, content, {**self.files, **facts})
         return Store.open(self.folder)
 
     def _count_parts(self, parts: Parts) -> None:
