@@ -97,9 +97,10 @@ def small_frame(n_rows: int = 400, seed: int = 0) -> pl.DataFrame:
 
 
 def quick_config(**settings: object) -> Config:
-    """Settings for a training of a second or less, without the direct network of MDL."""
+    """Settings for a training of a second or less, without evidence and the direct networks of MDL."""
     values = {
         "data.target": "good",
+        "data.evidence": "none",
         "train.max_epochs": 4,
         "train.eval_every": 1,
         "model.d_embed": 4,

@@ -19,7 +19,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "fielddep"
 
 # Each line may import its own folder and the lines above it.
 ORDER = (
-    ("errors", "observer", "wording"),
+    ("errors", "native", "observer", "quantiles", "wording"),
     ("config",),
     ("tables",),
     ("encoding",),
@@ -38,7 +38,7 @@ ORDER = (
 LEVELS = {folder: level for level, folders in enumerate(ORDER) for folder in folders}
 REGISTRY = "nn"  # nn/__init__ knows every model, so it alone imports nn.baselines
 # Folders that may import less than everything to their left.
-NETWORK = {"errors", "wording", "config", "encoding.rows", "encoding.target", "nn"}
+NETWORK = {"errors", "native", "quantiles", "wording", "config", "encoding.rows", "encoding.target", "nn"}
 LAST_OF_DATASETS = "store"
 # Packages that load slowly or are optional, and the only places that may import them.
 OUTSIDE = {
@@ -48,7 +48,7 @@ OUTSIDE = {
     "matplotlib": {"explain.plots", "explain.heat_maps", "experiments.ablation.tables"},
     "plotly": {"report.page"},
 }
-WITHOUT_TORCH = {"errors", "observer", "wording", "config", "tables"}
+WITHOUT_TORCH = {"errors", "native", "observer", "wording", "config", "tables"}
 
 MAX_LINES = 400
 

@@ -42,8 +42,8 @@ class Observer:
     def on_prepared(self, prepared: Prepared) -> None:
         """Rows are split and encoded and all settings decided; training begins."""
 
-    def on_part(self, n_batches: int, max_epochs: int, *, direct: bool) -> None:
-        """Training of a network begins: of MDL's direct network, or of the model itself."""
+    def on_part(self, name: str, n_batches: int, max_epochs: int) -> None:
+        """Training of a network begins: of the direct network of MDL with this name, or of the model itself, ""."""
 
     def on_step(self, step: int, n_rows: int, loss: float) -> None:
         """A batch was trained on, with its loss; or a tree was added, with its validation loss."""

@@ -33,7 +33,16 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def words_of(table: Path, out: Path, *others: str) -> list[str]:
     words = ["ablate", str(table), "--target", "good", "--out", str(out), "--no-search", "--threads", "1"]
-    return [*words, "--configs", str(table.parent / "configs"), "--set", "data.crosses=none", *others]
+    return [
+        *words,
+        "--configs",
+        str(table.parent / "configs"),
+        "--set",
+        "data.crosses=none",
+        "--set",
+        "data.evidence=none",
+        *others,
+    ]
 
 
 def test_an_interrupted_ablation_goes_on_where_it_was(

@@ -212,8 +212,21 @@ def test_fewer_seeds_are_named(summary: ModuleType) -> None:
     )
     told = summary.note(results)
     assert "catboost on adult (1)" in told
-    assert "wine" not in told
+    assert "fielddep on wine" not in told
+    assert "lightgbm on wine (none" in told
+    assert "1 tables" in summary.counts(results)
     assert summary.verdicts(results)["adult"].percent == pytest.approx(-25)  # of the seed that all have
+
+
+def test_wide_tables_stand_next_to_lightgbm(summary: ModuleType) -> None:
+    found = figures("wide-numeric", {"fielddep": [0.9, 0.8], "lightgbm": [0.7], "catboost": [0.6]})
+    assert summary.wide_notes(found) == ""
+    is_own = pl.col("model") == "fielddep"
+    costs = pl.when(is_own).then(6 * pl.col("cpu_seconds")).otherwise("cpu_seconds")
+    told = summary.wide_notes(found.with_columns(metric=pl.lit("auc"), cpu_seconds=costs)).splitlines()[-1]
+    assert "missed by processor seconds" in told
+    assert "(+0.2000), 1.0 times the seconds, 6.0 times the processor seconds" in told  # of the seed that both have
+    assert "reached" in summary.wide_notes(found.with_columns(metric=pl.lit("auc")))
 
 
 def test_the_page_quotes_the_results(summary: ModuleType) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -613,6 +614,27 @@ def test_explain_without_matplotlib_gives_numbers(
     assert main(["explain", str(run), str(table), "--out", str(tmp_path), "--sample", "0"]) == 0
     assert states(capsys.readouterr().err, "Matplotlib", "pip install 'fielddep[plot]'")
     assert {path.suffix for path in tmp_path.iterdir()} == {".csv", ".json"}
+
+
+def test_explain_by_training_rows_with_the_same_values(
+    table: Path, run: Path, plain_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "why"
+    words = ["--rows", "3,0", "--out", str(out), "--groups", "0"]
+    assert main(["explain", str(run), str(table), *words]) == 0
+    shown = capsys.readouterr().out
+    evidence = pl.read_csv(out / "evidence.csv", schema_overrides={"values": pl.String})
+    assert evidence["row"].unique(maintain_order=True).to_list() == [3, 0]
+    assert shown.count("what training rows with the same values did") == 2
+    for text, effect in evidence.select("text", "effect").iter_rows():
+        assert re.search(rf"{re.escape(text)} +{re.escape(f'{effect:+.4f}')}", shown)
+    ranking = pl.read_csv(out / "evidence_ranking.csv")
+    assert ranking.columns == ["fields", "effect", "seen"]
+    assert set(evidence["fields"]) <= set(ranking["fields"])
+    assert states(shown, "training rows with the same values move predictions", "400 rows", ranking["fields"][0])
+    assert main(["explain", str(plain_run), str(table), "--out", str(tmp_path / "none")]) == 0
+    assert "same values" not in capsys.readouterr().out
+    assert not list((tmp_path / "none").glob("evidence*"))
 
 
 # --- interrupt and demo ---------------------------------------------------------------------------------------

@@ -73,7 +73,8 @@ CONFIG = Config().replace(SETTINGS)
 
 @pytest.fixture(scope="module")
 def trained() -> Trained:
-    return fit(shop(3000), CONFIG.replace({"train.max_epochs": 12, "train.eval_every": 2, "model.d_embed": 8}))
+    settings = {"data.evidence": "none", "train.max_epochs": 12, "train.eval_every": 2, "model.d_embed": 8}
+    return fit(shop(3000), CONFIG.replace(settings))
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -26,7 +26,7 @@ def inputs_of(n_rows: int, n_fields: int, n_measured: int, seed: int = 0) -> Inp
 
 def layout_of(n_fields: int, n_measured: int) -> Layout:
     names = tuple(f"f{i}" for i in range(n_fields))
-    return Layout(names=names, n_ids=(4,) * n_fields, measured=tuple(range(n_measured)), binned=())
+    return Layout(names=names, n_ids=(4,) * n_fields, measured=tuple(range(n_measured)))
 
 
 def test_shares_rise_from_interval_to_interval() -> None:
@@ -74,23 +74,27 @@ def test_many_numbers_have_few_codes_each() -> None:
     assert NumberCodes(300).width == 3
 
 
-def test_mixed_outputs_add_up_and_training_is_for_mdl_alone() -> None:
+def test_mixed_outputs_add_up_and_training_is_for_the_papers_part_alone() -> None:
     layout, inputs = layout_of(3, 2), inputs_of(50, 3, 2)
     torch.manual_seed(0)
     model = MDL(layout, 1, MDLConfig(d_embed=4))
-    assert model.direct is not None and model.mix_2 is not None
-    model.direct.start_from(inputs)
-    assert model.mix_2.tolist() == [0.0, 1.0]
+    assert model.mix_P is not None
+    model.start_at(torch.tensor([0.7]))
+    network = model.direct["numbers"]
+    network.start_from(inputs)
+    model.mix_P.copy_(torch.tensor([0.0, 1.0]))
     alone = model.eval()(inputs)
-    model.mix_2.copy_(torch.tensor([0.25, 0.5]))
-    expected = 0.25 * model.direct(inputs) + 0.5 * alone
-    torch.testing.assert_close(model(inputs), expected)
-    torch.testing.assert_close(model.train()(inputs), alone)
+    model.mix_P.copy_(torch.tensor([0.25, 0.5]))
+    torch.testing.assert_close(model(inputs), 0.25 * network(inputs) + 0.5 * alone)
+    model.train().training_forward(inputs)[0].sum().backward()
+    assert not network.training
+    assert all(weight.grad is None for weight in network.parameters())
+    assert model.bias.grad is not None
 
 
 def test_a_table_without_numbers_has_no_direct_network() -> None:
-    assert MDL(layout_of(3, 0), 1, MDLConfig(d_embed=4)).direct is None
-    assert MDL(layout_of(3, 2), 1, MDLConfig(d_embed=4, direct="none")).direct is None
+    assert not MDL(layout_of(3, 0), 1, MDLConfig(d_embed=4)).direct
+    assert not MDL(layout_of(3, 2), 1, MDLConfig(d_embed=4, direct="none")).direct
 
 
 def test_numbers_do_not_enter_the_dependencies() -> None:
@@ -122,10 +126,10 @@ def test_training_starts_near_the_base_rate_however_many_fields_there_are(n_fiel
     torch.manual_seed(0)
     model = MDL(layout, 1, MDLConfig(d_embed=16))
     inputs = inputs_of(1_000, n_fields, n_fields)
-    assert model.direct is not None
-    model.direct.start_from(inputs)
+    network = model.direct["numbers"]
+    network.start_from(inputs)
     target = (torch.rand(1_000) < 0.5).float()
-    for part in (model, model.direct):
+    for part in (model, network):
         loss = torch.nn.functional.binary_cross_entropy_with_logits(part(inputs)[:, 0], target)
         assert loss.item() == pytest.approx(math.log(2), abs=0.05)
 

@@ -36,8 +36,12 @@ SPLIT_REASON = (
 )
 
 
+ROUNDING_REASON = "float32: the last digit of a matrix product depends on the number of rows, and 1e-7 is asked"
+
+
 def expected_failures(estimator: object) -> dict[str, str]:
-    return {"check_sample_weight_equivalence_on_dense_data": SPLIT_REASON}
+    found = {"check_sample_weight_equivalence_on_dense_data": SPLIT_REASON}
+    return found | ({"check_methods_subset_invariance": ROUNDING_REASON} if isinstance(estimator, MDLRegressor) else {})
 
 
 @parametrize_with_checks(
@@ -381,11 +385,12 @@ def test_anything_but_one_pair_is_refused(eval_set):
 
 def test_weights_of_the_eval_set():
     first = np.arange(60) < 30
-    only_first = classifier().fit(X, Y, eval_set=[(X.head(60), Y[:60])], eval_sample_weight=[first * 3.0])
-    short = classifier().fit(X, Y, eval_set=[(ROWS, Y[:30])])
+    only_first = classifier(config=PLAIN).fit(X, Y, eval_set=[(X.head(60), Y[:60])], eval_sample_weight=[first * 3.0])
+    short = classifier(config=PLAIN).fit(X, Y, eval_set=[(ROWS, Y[:30])])
     np.testing.assert_array_equal(only_first.predict_proba(X), short.predict_proba(X))
-    weighted = classifier().fit(X, Y, eval_set=[(X.head(60), Y[:60])], eval_sample_weight=[np.where(first, 9.0, 1.0)])
-    plain = classifier().fit(X, Y, eval_set=[(X.head(60), Y[:60])])
+    weights = [np.where(first, 9.0, 1.0)]
+    weighted = classifier(config=PLAIN).fit(X, Y, eval_set=[(X.head(60), Y[:60])], eval_sample_weight=weights)
+    plain = classifier(config=PLAIN).fit(X, Y, eval_set=[(X.head(60), Y[:60])])
     assert plain.history_[0]["train_loss"] == weighted.history_[0]["train_loss"]
     assert plain.history_[0]["validation"]["loss"] != weighted.history_[0]["validation"]["loss"]
 

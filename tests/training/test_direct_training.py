@@ -17,7 +17,7 @@ from fielddep.nn.mdl import MDL
 from fielddep.observer import Observer
 from fielddep.store.build import build_store
 from fielddep.training.checkpoint import Evaluation
-from fielddep.training.fit import DIRECT, MAIN, Trained, fit
+from fielddep.training.fit import MAIN, Trained, fit
 
 
 def waves(n_rows: int = 3_000, seed: int = 0) -> pl.DataFrame:
@@ -47,12 +47,12 @@ def trained() -> Trained:
 def test_numbers_are_learned_better_with_it(trained: Trained) -> None:
     alone = fit(FRAME, config(model__direct="none"))
     assert trained.metrics["test"]["logloss"] < alone.metrics["test"]["logloss"] - 0.005
-    assert isinstance(trained.model, MDL) and trained.model.mix_2 is not None
-    assert trained.model.mix_2[0] > 0.2
+    assert isinstance(trained.model, MDL) and trained.model.mix_P is not None
+    assert trained.model.mix_P[:2].sum() > 0.4
 
 
 def test_the_validation_metrics_are_those_of_both_parts(trained: Trained) -> None:
-    assert set(trained.histories) == {MAIN, DIRECT}
+    assert set(trained.histories) == {MAIN, "numbers", "evidence"}
     assert trained.validation["loss"] == pytest.approx(trained.metrics["validation"]["loss"])
     assert trained.validation["loss"] <= min(e.validation["loss"] for e in trained.history) + 1e-3
 
@@ -116,10 +116,10 @@ def test_a_resumed_training_ends_with_the_same_bits(trained: Trained, tmp_path: 
 def test_a_refit_trains_both_parts_on_more_rows(trained: Trained) -> None:
     again = fit(FRAME, config(train__refit=True))
     assert isinstance(again.model, MDL) and isinstance(trained.model, MDL)
-    assert again.model.mix_2 is not None and trained.model.mix_2 is not None
-    torch.testing.assert_close(again.model.mix_2, trained.model.mix_2)
+    assert again.model.mix_P is not None and trained.model.mix_P is not None
+    torch.testing.assert_close(again.model.mix_P, trained.model.mix_P)
     changed = [n for n, w in trained.model.state_dict().items() if not torch.equal(w, again.model.state_dict()[n])]
-    assert any(name.startswith("direct.mlp") for name in changed)
+    assert any(name.startswith("direct.numbers.mlp") for name in changed)
     assert any(name.startswith("mlp") for name in changed)
     assert again.metrics["test"]["logloss"] < 0.6
 

@@ -1,8 +1,9 @@
-"""Bundle: the release format of a model. A folder of four files without pickle, each with its size and checksum.
+"""Bundle: the release format of a model. A folder of up to five files without pickle, each with its size and checksum.
 
     manifest.json         format, library version, model, settings, size and sha256 of the other files and of itself
     schema.json           schema, numeric scales and bins
     vocabulary.arrow      one row per value: field, value, id, count
+    evidence.safetensors  training rows and sums of targets per joint value, if the model uses evidence
     weights.safetensors   the model's weights
 
 Equal models give equal bytes: no time, user or path is written.
@@ -27,13 +28,14 @@ from fielddep.encoding.encoder import Encoder
 from fielddep.errors import BundleError, FieldDepError, UserError
 from fielddep.nn import MODELS, build_model
 from fielddep.nn.model import FieldModel
-from fielddep.store.format import SCHEMA, VOCABULARY, load_encoder, save_encoder
+from fielddep.store.format import CELLS, SCHEMA, VOCABULARY, encoder_files, load_encoder, save_encoder
 from fielddep.tables.files import MANIFEST, ManifestFormat, file_facts
 from fielddep.training.fit import Trained, check_device
 
 FORMAT = 1
 WEIGHTS = "weights.safetensors"
-FILES = (SCHEMA, VOCABULARY, WEIGHTS)
+FILES = (SCHEMA, VOCABULARY, CELLS, WEIGHTS)
+"""All but the manifest; a model without evidence has no cells."""
 _MANIFEST = ManifestFormat(what="bundle", version=FORMAT, error=BundleError)
 _FILE_ERRORS = (OSError, SafetensorError, pl.exceptions.PolarsError)
 
@@ -92,7 +94,9 @@ class Bundle:
             "model": self.config.model.name,
             "config": self.config.to_dict(),
         }
-        _MANIFEST.write(folder, content, {name: file_facts(folder / name) for name in FILES})
+        _MANIFEST.write(
+            folder, content, {name: file_facts(folder / name) for name in (*encoder_files(self.encoder), WEIGHTS)}
+        )
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "cpu") -> Bundle:
@@ -110,7 +114,7 @@ class Bundle:
         if manifest["model"] not in MODELS:
             known = ", ".join(MODELS)
             raise BundleError(f"{folder / MANIFEST} holds a model {manifest['model']!r}; this fielddep knows {known}")
-        _MANIFEST.check_files(folder, manifest, FILES)
+        _MANIFEST.check_files(folder, manifest, [name for name in FILES if name != CELLS or name in manifest["files"]])
         try:
             return cls._build(folder, manifest, device)
         except (FieldDepError, LookupError, TypeError, RuntimeError, ValueError, *_FILE_ERRORS) as error:

@@ -154,7 +154,9 @@ class Predictor:
         encoder = self.bundle.encoder
         if isinstance(table, Store) or is_store(table):
             store = table if isinstance(table, Store) else Store.open(table)
-            yield from stored_rows(store, encoder, part=_checked_part(store, part), with_target=with_target)
+            for rows, report in stored_rows(store, encoder, part=_checked_part(store, part), with_target=with_target):
+                # Training rows of a store are told what other folds say; here they are rows like any other.
+                yield rows.with_arrays(**encoder.evidence_arrays(rows.arrays)), report
             return
         if part != ALL:
             raise SplitError(f"only a store knows its {part} rows. Encode the table, or drop --part")

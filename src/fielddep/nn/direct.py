@@ -1,16 +1,23 @@
-"""The direct network: sees the numbers of a row as they are, next to its frequent categories.
+"""Direct networks: see the numbers and the evidence of a row as they are.
 
-Embeddings of bins lose what lies between two bins, and products of embeddings are slow to learn a threshold. So MDL has
-a second, plain network for tables with numbers. The two are trained apart, because they want different optimizers and
-numbers of passes, and their outputs are added with weights from validation rows (`MDL.mix`). Numbers enter MDL's
-dependencies and products only through the ids and embeddings of their fields, as in the paper.
+Embeddings of bins lose what lies between two bins, products of embeddings are slow to learn a threshold, and neither
+counts what joint values did before. So MDL has up to two plain networks, which are trained first: they want another
+optimizer and another number of passes than embeddings. MDL's own part is then trained on top of their frozen outputs.
+Numbers enter MDL's dependencies and products only through the ids and embeddings of their fields, as in the paper, and
+evidence does not enter them at all.
 
-Shape legend: B rows, F columns of ids, M measured fields, G code intervals per measured field, V inputs, C outputs.
+    numbers    sees numbers, and small embeddings of the other fields
+    evidence   sees numbers and evidence. It has no weights per id: they would learn the total of a value, and total
+               minus statement would give the row's own target away.
+
+Shape legend: B rows, F columns of ids, M measured fields, G code intervals per measured field, K combinations, W inputs
+per combination, E = K * W, V inputs, C outputs.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +30,10 @@ from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.layers import build_mlp
 from fielddep.nn.model import FieldModel
+from fielddep.quantiles import quantile_edges
 
 Floats = npt.NDArray[np.float64]
+DirectKind = Literal["numbers", "evidence"]
 
 MAX_INTERVALS = 24
 MAX_CODES = 480
@@ -47,6 +56,10 @@ GATE_SHRINK = 0.0036
 INPUT_DROPOUT = 0.3
 """Dropout of the inputs with `MANY_FIELDS`; it falls to none at `FEW_FIELDS`, whose numbers must be exact."""
 FEW_FIELDS, MANY_FIELDS = 20, 100
+MIN_SPREAD, MAX_SPREADS = 1e-3, 10.0
+"""Statements of smaller spread count as constant; larger ones are cut."""
+MIN_COUNT_SPREAD = 0.5
+"""The same for logarithms of rows; an unseen value would lie dozens of spreads away from equally frequent ones."""
 
 
 class NumberCodes(nn.Module):
@@ -111,37 +124,77 @@ class NumberCodes(nn.Module):
 
 
 def _edges(distinct: Floats, counts: npt.NDArray[np.int64], n_intervals: int) -> Floats:
-    """Ends of intervals of about equal mass, all of them among the numbers; frequent numbers are ends."""
-    heavy = counts * n_intervals >= counts.sum()
-    light, ends = distinct[~heavy], np.cumsum(counts[~heavy])
-    n_light = max(n_intervals - 1 - int(heavy.sum()), 1)
-    if len(light):
-        light = light[np.searchsorted(ends, np.arange(1, n_light) * int(ends[-1]) // n_light, side="right")]
-    edges = np.unique(np.concatenate([distinct[heavy], light, distinct[[0, -1]]]))
+    """Ends of intervals of about equal mass, all of them among the numbers."""
+    edges = np.unique(np.concatenate([distinct[[0, -1]], quantile_edges(distinct, counts, n_intervals)]))
     kept: Floats = edges[np.unique(np.linspace(0, len(edges) - 1, n_intervals + 1).round().astype(int))]
     return kept
 
 
-class DirectNetwork(FieldModel):
-    """A network on codes of numbers and small embeddings of categories, with a linear way to the outputs.
+class EvidenceCodes(nn.Module):
+    """Statements of the evidence, standardised with the training rows.
 
-    Every field has a gate, and a step shrinks all gates a little: fields that say nothing fall silent, which matters
-    if there are hundreds.
+    Shape:
+        evidence (B, K * W) -> (B, K, W).
     """
 
-    def __init__(self, layout: Layout, n_outputs: int, config: MDLConfig) -> None:
+    mean_E: torch.Tensor
+    std_E: torch.Tensor
+
+    def __init__(self, n_combinations: int, width: int) -> None:
+        super().__init__()
+        self.shape = (n_combinations, width)
+        self.register_buffer("mean_E", torch.zeros(n_combinations * width))
+        self.register_buffer("std_E", torch.ones(n_combinations * width))
+
+    def learn(self, evidence_BE: torch.Tensor) -> None:
+        """Learn mean and spread."""
+        values_BE = evidence_BE.double()
+        self.mean_E.copy_(values_BE.mean(dim=0))
+        std_KW = values_BE.std(dim=0, correction=0).view(self.shape)
+        std_KW[:, :-1].clamp_(min=MIN_SPREAD)
+        std_KW[:, -1].clamp_(min=MIN_COUNT_SPREAD)
+        self.std_E.copy_(std_KW.flatten())
+
+    def forward(self, evidence_BE: torch.Tensor) -> torch.Tensor:
+        """Statements of every combination."""
+        standard_BE = (evidence_BE - self.mean_E) / self.std_E
+        return standard_BE.clamp(-MAX_SPREADS, MAX_SPREADS).view(-1, *self.shape)
+
+
+def direct_kinds(layout: Layout) -> tuple[DirectKind, ...]:
+    """The direct networks that a table can have, in the order of their training."""
+    kinds: tuple[DirectKind, ...] = ("numbers",) if layout.measured else ()
+    return (*kinds, "evidence") if layout.evidence else kinds
+
+
+def _small_fields(layout: Layout) -> list[int]:
+    """Positions of the fields whose ids the network sees; of a field with a number it sees that."""
+    return [f for f in range(layout.n_fields) if f not in layout.measured and layout.n_ids[f] <= MAX_CATEGORIES]
+
+
+class DirectNetwork(FieldModel):
+    """A network on numbers, next to evidence or small embeddings of categories, with a linear way to the outputs.
+
+    Every field and combination has a gate, and a step shrinks all gates a little: those that say nothing fall silent,
+    which matters if there are hundreds.
+    """
+
+    def __init__(self, layout: Layout, n_outputs: int, config: MDLConfig, kind: DirectKind = "numbers") -> None:
         super().__init__(layout, n_outputs)
         self.codes = NumberCodes(len(layout.measured))
-        fields = [f for f in range(layout.n_fields) if f not in layout.binned and layout.n_ids[f] <= MAX_CATEGORIES]
+        n_combinations = len(layout.evidence) if kind == "evidence" else 0
+        self.evidence = EvidenceCodes(n_combinations, layout.evidence_width) if n_combinations else None
+        fields = [] if kind == "evidence" else _small_fields(layout)
         kept_I = np.concatenate(layout.of_owners([np.full(n, f in fields) for f, n in enumerate(layout.n_ids)]))
         self.categories = fields
         self.embedding = EmbeddingTable(layout, D_CATEGORY, std=0.3, kept_I=kept_I) if fields else None
-        n_fields = len(layout.measured) + len(fields)
-        self.gate_shrink = GATE_SHRINK * min(n_fields / MANY_FIELDS, 1.0)
-        self.gate = nn.Parameter(torch.full((n_fields,), 1.0 / GATE_RATE))
-        crowd = (n_fields - FEW_FIELDS) / (MANY_FIELDS - FEW_FIELDS)
+        n_gates = len(layout.measured) + n_combinations + len(fields)
+        self.gate_shrink = GATE_SHRINK * min(n_gates / MANY_FIELDS, 1.0)
+        self.gate = nn.Parameter(torch.full((n_gates,), 1.0 / GATE_RATE))
+        crowd = (n_gates - FEW_FIELDS) / (MANY_FIELDS - FEW_FIELDS)
         self.dropout = nn.Dropout(INPUT_DROPOUT * min(max(crowd, 0.0), 1.0))
         n_inputs = len(layout.measured) * self.codes.width + len(fields) * D_CATEGORY
+        n_inputs += n_combinations * layout.evidence_width
         self.mlp = build_mlp(n_inputs, config.direct_hidden, n_outputs, batch_norm="none", dropout=0.1)
         self.linear = nn.Linear(n_inputs, n_outputs, bias=False)
         nn.init.zeros_(self.linear.weight)
@@ -153,22 +206,23 @@ class DirectNetwork(FieldModel):
         return logits_BC
 
     def _seen(self, inputs: Inputs) -> torch.Tensor:
-        """What the network sees (B, V), each field times its gate."""
-        gate_N = GATE_RATE * self.gate
-        n_measured = len(self.layout.measured)
-        seen = []
+        """What the network sees (B, V), each field and combination times its gate."""
+        blocks = []
         if inputs.measures_BM is not None:
-            codes_BMG = self.codes(inputs.measures_BM.to(gate_N.dtype))
-            seen.append((codes_BMG * gate_N[:n_measured].unsqueeze(1)).flatten(1))
+            blocks.append(self.codes(inputs.measures_BM.to(self.gate.dtype)))
+        if self.evidence is not None and inputs.evidence_BE is not None:
+            blocks.append(self.evidence(inputs.evidence_BE.to(self.gate.dtype)))
         if self.embedding is not None:
-            e_BFD = self.embedding(inputs)[:, self.categories]
-            seen.append((e_BFD * gate_N[n_measured:].unsqueeze(1)).flatten(1))
-        return torch.cat(seen, dim=1)
+            blocks.append(self.embedding(inputs)[:, self.categories])
+        gates = torch.split(GATE_RATE * self.gate, [block.shape[1] for block in blocks])
+        return torch.cat([(block * gate.unsqueeze(1)).flatten(1) for block, gate in zip(blocks, gates, strict=True)], 1)
 
     def start_from(self, inputs: Inputs) -> None:
-        """Learn the quantiles of the numbers."""
+        """Learn the quantiles of the numbers and the spread of the evidence."""
         if inputs.measures_BM is not None:
             self.codes.learn(inputs.measures_BM)
+        if self.evidence is not None and inputs.evidence_BE is not None:
+            self.evidence.learn(inputs.evidence_BE)
 
     @torch.no_grad()
     def after_step(self, step: int) -> None:

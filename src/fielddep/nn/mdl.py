@@ -15,7 +15,7 @@ from fielddep.config.mdl import MDLConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.errors import SchemaError
 from fielddep.nn import kernels
-from fielddep.nn.direct import DirectNetwork
+from fielddep.nn.direct import DirectNetwork, direct_kinds
 from fielddep.nn.embedding import BatchRows, EmbeddingTable
 from fielddep.nn.interactions import BilinearInteractions
 from fielddep.nn.kernels.network_input import Lookup, look_up, network_input, sum_of_fields
@@ -32,8 +32,9 @@ TRACKED_ROWS = 256
 class MDL(FieldModel):
     """The model of the paper. Every point in which paper and reference code differ is a setting of `MDLConfig`.
 
-    For a table with numbers it has a second part, `direct`. Predictions add both outputs with the weights `mix_2`,
-    which `training/mixing.py` finds on validation rows; training mode is for the paper's part alone.
+    For a table with evidence or numbers it has direct networks, which are trained first. The paper's part is then
+    trained on top of their frozen outputs. Predictions add all with the weights `mix_P`, which `training/mixing.py`
+    finds on validation rows.
 
     Example:
         >>> layout = Layout(names=("user", "item", "hour"), n_ids=(5, 7, 26))
@@ -43,8 +44,8 @@ class MDL(FieldModel):
     """
 
     dependency_inputs_Q: torch.Tensor
-    mix_2: torch.Tensor | None
-    """Weights of the outputs of `direct` and of the paper's part."""
+    mix_P: torch.Tensor | None
+    """Weights of the outputs of the direct networks and, last, of the paper's part; None without such networks."""
 
     def __init__(self, layout: Layout, n_outputs: int, config: MDLConfig) -> None:
         super().__init__(layout, n_outputs)
@@ -85,23 +86,38 @@ class MDL(FieldModel):
             dropout=config.dropout,
         )
 
-        sees_numbers = config.direct == "auto" and bool(layout.measured)
-        self.direct = DirectNetwork(layout, n_outputs, config) if sees_numbers else None
-        self.register_buffer("mix_2", torch.tensor([0.0, 1.0]) if sees_numbers else None)
+        kinds = direct_kinds(layout) if config.direct == "auto" else ()
+        self.direct = nn.ModuleDict({kind: DirectNetwork(layout, n_outputs, config, kind) for kind in kinds})
+        self.register_buffer("mix_P", torch.tensor([*(1.0 / len(kinds) for _ in kinds), 1.0]) if kinds else None)
 
     def forward(self, inputs: Inputs) -> torch.Tensor:
-        """Logits (B, C) after T steps of refinement, mixed with those of the direct network unless in training."""
-        logits_BC = self._logits(inputs)[0]
-        if self.training or self.direct is None or self.mix_2 is None:
+        """Logits (B, C) after T steps of refinement, mixed with those of the direct networks."""
+        return self._mixed(self._logits(inputs)[0], inputs)
+
+    def _mixed(self, logits_BC: torch.Tensor, inputs: Inputs) -> torch.Tensor:
+        if self.mix_P is None:
             return logits_BC
-        mixed_BC: torch.Tensor = self.mix_2[0] * self.direct(inputs) + self.mix_2[1] * logits_BC
-        return mixed_BC
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.training):
+            outputs = [network(inputs) for network in self.direct.values()]
+        # Not a matrix product, whose rounding depends on the number of rows.
+        return (self.mix_P.view(-1, 1, 1) * torch.stack([*outputs, logits_BC])).sum(dim=0)
+
+    def train(self, mode: bool = True) -> MDL:
+        """Switch to training mode; the direct networks have their own training and stay in evaluation mode."""
+        super().train(mode)
+        self.direct.eval()
+        return self
+
+    def start_at(self, base_C: torch.Tensor) -> None:
+        """Start from the base rate, or from the outputs of the direct networks."""
+        super().start_at(base_C if self.mix_P is None else torch.zeros_like(base_C))
 
     def training_forward(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Logits, and zeta times the dependency loss if `dependencies = "global"`."""
         if self.training and self.refinement.mean_norm is not None:
             self._track_norm(inputs.take(slice(TRACKED_ROWS)))
         logits_BC, dependencies = self._logits(inputs)
+        logits_BC = self._mixed(logits_BC, inputs)
         if self.config.dependencies != "global" or dependencies is None:
             return logits_BC, None
         loss_BF = dependencies.loss_BF(self.config.sparsity)
@@ -214,7 +230,7 @@ class MDL(FieldModel):
 class RelatedColumns:
     """The columns of ids that MDL relates to each other: chosen fields, and all crosses.
 
-    All others have a first-order weight and are seen by the direct network.
+    All others have a first-order weight and are seen by the direct networks.
 
     Attributes:
         chosen: whether some columns are left out.

@@ -58,6 +58,11 @@ class FieldModel(nn.Module, ABC):
         """Logits, and the penalty to add to the task loss, if the model has one."""
         return self(inputs), None
 
+    @torch.no_grad()
+    def start_at(self, base_C: torch.Tensor) -> None:
+        """Let an untrained model predict about the base rate."""
+        self.bias.copy_(base_C)
+
     def start_from(self, inputs: Inputs) -> None:  # most models start without rows
         """Look at up to `START_ROWS` training rows, without their targets, before the first step."""
 

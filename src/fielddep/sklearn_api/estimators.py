@@ -11,6 +11,7 @@ import polars as pl
 from fielddep.config.mdl import MDLConfig
 from fielddep.config.settings import DataConfig, Numeric, SplitConfig, TrainConfig
 from fielddep.explain.dependencies import Explanation, explain_rows, global_dependencies
+from fielddep.explain.evidence import N_STRONGEST, RowEvidence, row_evidence
 from fielddep.explain.groups import N_GROUPS, RowGroups, group_rows
 from fielddep.sklearn_api.base import TableClassifier, TableEstimator, TableRegressor
 
@@ -108,6 +109,15 @@ class _MDLEstimator(TableEstimator):
     def explain(self, X: Any) -> Explanation:
         """Refined dependencies, weights mu and dependency loss for every row and step."""
         return explain_rows(self._fitted_bundle(), self._encode(X), values=self._cell_texts(X))
+
+    def row_evidence(self, X: Any, *, n_strongest: int = N_STRONGEST) -> RowEvidence:
+        """What training rows with the same values did, for every row and the combinations of fields that count most.
+
+        Args:
+            X: rows, ideally new ones: a training row counts itself.
+            n_strongest: combinations per row, at most.
+        """
+        return row_evidence(self._fitted_bundle(), self._encode(X), n_strongest=n_strongest)
 
     def group_rows(self, X: Any, y: Any = None, *, n_groups: int = N_GROUPS, seed: int = 0) -> RowGroups:
         """Groups of rows with similar refined dependencies, and what the rows of a group have in common.

@@ -24,7 +24,6 @@ from fielddep.encoding.split import Parts
 from fielddep.encoding.target import Target
 from fielddep.errors import ConfigError, TrainingError
 from fielddep.nn import build_model
-from fielddep.nn.direct import DirectNetwork
 from fielddep.nn.layers import BatchNorm
 from fielddep.nn.mdl import MDL
 from fielddep.nn.model import FieldModel
@@ -55,9 +54,9 @@ def check_device(name: str, setting: str = "device") -> None:
         ) from None
 
 
-MAIN, DIRECT = "", "direct"
-"""Names of the parts that are trained on their own: the model, and MDL's direct network, which has a folder of
-checkpoints below that of the model."""
+MAIN = ""
+"""Name of the model among the parts that are trained on their own. MDL's direct networks have the names of their kinds,
+and folders of checkpoints below that of the model."""
 Histories = Mapping[str, Sequence[Evaluation]]
 AnyTrainer = TypeVar("AnyTrainer", bound=Trainer)
 
@@ -91,7 +90,7 @@ class Trained:
 
     @property
     def history(self) -> Sequence[Evaluation]:
-        """Evaluations of the model, without those of its direct network."""
+        """Evaluations of the model, without those of its direct networks."""
         return self.histories[MAIN]
 
     @cached_property
@@ -185,19 +184,26 @@ def _train_network(
     histories: dict[str, Sequence[Evaluation]] = {}
     for name, part, settings in _parts(model, prepared.config, len(rows)):
         folder = checkpoints / name if checkpoints is not None and name else checkpoints
+        if isinstance(part, MDL) and len(part.direct) > 1:
+            find_mix(part, prepared.target, prepared.parts["validation"], direct_only=True)
         with torch_threads(settings.threads):
-            histories[name] = _trainer(Trainer, part, settings, prepared, rows, observer, folder).fit(resume=resume)
-    if isinstance(model, MDL) and model.direct is not None:
+            histories[name] = _trainer(Trainer, part, settings, prepared, rows, observer, name, folder).fit(
+                resume=resume
+            )
+    if isinstance(model, MDL) and model.mix_P is not None:
         find_mix(model, prepared.target, prepared.parts["validation"])
     return model, histories
 
 
 def _parts(model: FieldModel, config: Config, n_rows: int) -> list[tuple[str, FieldModel, TrainConfig]]:
     """What is trained one after the other: name, weights and settings; the model itself, without a name, is last."""
-    found: list[tuple[str, FieldModel, TrainConfig]] = [(MAIN, model, config.train)]
-    if isinstance(model, MDL) and model.direct is not None:
-        found.insert(0, (DIRECT, model.direct, direct_settings(config.train, n_rows=n_rows)))
-    return found
+    direct = model.direct.items() if isinstance(model, MDL) else ()
+    found: list[tuple[str, FieldModel, TrainConfig]] = [
+        (name, network, direct_settings(config.train, n_rows=n_rows))
+        for name, network in direct
+        if isinstance(network, FieldModel)
+    ]
+    return [*found, (MAIN, model, config.train)]
 
 
 def _refit(trained: Trained, observer: Observer) -> Trained:
@@ -205,17 +211,17 @@ def _refit(trained: Trained, observer: Observer) -> Trained:
     prepared, started = trained.prepared, time.perf_counter()
     rows = prepared.store.part(("train", "validation"))
     model = build_for(prepared.target, prepared.encoder.layout, prepared.config)
+    if isinstance(model, MDL) and isinstance(trained.model, MDL) and model.mix_P is not None:
+        assert trained.model.mix_P is not None
+        model.mix_P.copy_(trained.model.mix_P)
     try:
         for name, part, settings in _parts(model, prepared.config, len(prepared.parts["train"])):
             passes = Passes.of(trained.histories[name], settings)
             observer.on_refit(len(rows), passes.n)
             with torch_threads(settings.threads):
-                _trainer(Refit, part, settings, prepared, rows, observer, None).follow(passes)
+                _trainer(Refit, part, settings, prepared, rows, observer, name, None).follow(passes)
     finally:
         observer.on_end()
-    if isinstance(model, MDL) and isinstance(trained.model, MDL) and model.mix_2 is not None:
-        assert trained.model.mix_2 is not None
-        model.mix_2.copy_(trained.model.mix_2)
     return replace(trained, model=model, seconds=trained.seconds + time.perf_counter() - started)
 
 
@@ -226,16 +232,16 @@ def _trainer(
     prepared: Prepared,
     rows: StorePart,
     observer: Observer,
+    name: str,
     folder: Path | None,
 ) -> AnyTrainer:
     """A trainer of a new model, or of one part of it that is a model of its own."""
     encoder = prepared.encoder
     assert settings.batch_size is not None
     _check_batches(len(rows), model, settings.batch_size)
-    with torch.no_grad():
-        model.bias.copy_(prepared.base_C)
+    model.start_at(prepared.base_C)
     loader = Loader(rows, batch_size=settings.batch_size, seed=settings.seed)
-    observer.on_part(loader.n_batches, settings.max_epochs, direct=isinstance(model, DirectNetwork))
+    observer.on_part(name, loader.n_batches, settings.max_epochs)
     return kind(
         model,
         prepared.target,

@@ -1,9 +1,10 @@
-"""Mixing: the weights with which the two parts of MDL add up, found on validation rows.
+"""Mixing: the weights with which the parts of MDL add up, found on validation rows.
 
-The parts are trained apart and differ in what they get wrong, so their weighted sum is better than either. Two
-non-negative weights can hardly overfit thousands of rows; they also correct outputs that are too sure of themselves.
+The direct networks differ in what they get wrong, so their weighted sum is better than either. The paper's part is
+trained on top of this sum. Up to three non-negative weights can hardly overfit thousands of rows; they silence a part
+that does not help, and correct outputs that are too bold.
 
-Shape legend: R rows, C outputs.
+Shape legend: R rows, P parts, C outputs.
 """
 
 from __future__ import annotations
@@ -19,41 +20,58 @@ from fielddep.training.metrics import mean_loss
 MAX_ROWS = 200_000
 N_STEPS = 60
 PRIOR_ROWS = 1.0
-"""Rows that speak for equal weights, which decide if there are hardly any validation rows."""
+"""Rows that speak for the weights before, which decide if there are hardly any validation rows."""
 
 
-def find_mix(model: MDL, target: Target, validation: StorePart) -> None:
-    """Set `mix_2` of a model whose parts are both trained to the best weights for validation rows, or a sample."""
-    assert model.direct is not None and model.mix_2 is not None
+def find_mix(model: MDL, target: Target, validation: StorePart, *, direct_only: bool = False) -> None:
+    """Set `mix_P` of a model to the best weights for validation rows, or a sample of them.
+
+    Args:
+        model: has trained direct networks, and a trained part of the paper unless `direct_only`.
+        target: the column to predict.
+        validation: rows that no part was trained on.
+        direct_only: find the weights of the direct networks, and leave that of the paper's part.
+    """
+    assert model.mix_P is not None
     rows = sample_rows(validation.chunks(), MAX_ROWS).rows
+    n_parts = len(model.mix_P) - direct_only
     model.eval()
     outputs = []
-    for weights in ((1.0, 0.0), (0.0, 1.0)):
-        model.mix_2.copy_(torch.tensor(weights))
+    before = model.mix_P.clone()
+    for part in range(n_parts):
+        model.mix_P.copy_(torch.eye(len(before))[part])
         outputs.append(model.outputs(rows).cpu().double())
     target_R = torch.as_tensor(rows.target_R)
     weight_R = None if rows.weight_R is None else torch.as_tensor(rows.weight_R)
-    model.mix_2.copy_(best_weights(outputs[0], outputs[1], target_R, weight_R, target.task))
+    before[:n_parts] = best_weights(
+        torch.stack(outputs), before[:n_parts].cpu().double(), target_R, weight_R, target.task
+    )
+    model.mix_P.copy_(before)
 
 
 def best_weights(
-    first_RC: torch.Tensor, second_RC: torch.Tensor, target_R: torch.Tensor, weight_R: torch.Tensor | None, task: str
+    outputs_PRC: torch.Tensor,
+    start_P: torch.Tensor,
+    target_R: torch.Tensor,
+    weight_R: torch.Tensor | None,
+    task: str,
 ) -> torch.Tensor:
-    """Two weights, none negative, of the sum of two outputs with the lowest loss."""
+    """Weights, none negative, of the sum of outputs with the lowest loss; `start_P` if there are hardly any rows."""
     if task != "multiclass":
-        target_R = target_R.to(first_RC.dtype)
-    parameter = torch.full((2,), 0.5, dtype=first_RC.dtype, requires_grad=True)
+        target_R = target_R.to(outputs_PRC.dtype)
+    parameter = start_P.clone().requires_grad_()
     optimizer = torch.optim.LBFGS([parameter], lr=0.5, max_iter=N_STEPS, line_search_fn="strong_wolfe")
-    prior = PRIOR_ROWS / (PRIOR_ROWS + len(first_RC))
+    n_rows = outputs_PRC.shape[1] if weight_R is None else int((weight_R > 0).sum())
+    prior = PRIOR_ROWS / (PRIOR_ROWS + n_rows)
 
     def closure() -> torch.Tensor:
         optimizer.zero_grad()
-        weights_2 = parameter.abs()
-        mixed_RC = weights_2[0] * first_RC + weights_2[1] * second_RC
-        loss = mean_loss(mixed_RC, target_R, weight_R, task) + prior * (weights_2 - 0.5).square().sum()
+        weights_P = parameter.abs()
+        mixed_RC = torch.einsum("p,prc->rc", weights_P, outputs_PRC)
+        loss = mean_loss(mixed_RC, target_R, weight_R, task) + prior * (weights_P - start_P).square().sum()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
     optimizer.step(closure)  # type: ignore[no-untyped-call]
-    weights_2 = parameter.detach().abs()
-    return weights_2 if bool(torch.isfinite(weights_2).all()) else torch.full_like(weights_2, 0.5)
+    weights_P = parameter.detach().abs()
+    return weights_P if bool(torch.isfinite(weights_P).all()) else start_P

@@ -4,6 +4,9 @@ In a field without rare values, nothing else would train the rare id, and an unk
 in training, a value seen c times is replaced with probability a / (a + c), a = `unknown_rate`: often if it was seen
 once, hardly ever if it is frequent, because unknown values resemble rare ones. A floor trains the id in fields that
 have frequent values only. Evaluation and prediction never replace anything.
+
+Evidence of a frequent value is never that of a value without rows. So the combinations of some fields are told that
+nothing was seen; rare values need no such help, because the rows of other folds may not have them.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from fielddep.encoding.rows import Batch, Layout, ListInput
 
 FLOOR = 1e-3
 """Smallest probability that a value is replaced."""
+UNSEEN = 0.01
+"""Probability that the evidence of a field is hidden."""
 MIN_REPLACED = 8
 """Values per epoch that the floor should replace in a field of a small table."""
 
@@ -45,6 +50,10 @@ class UnknownTraining:
             chance[:2] = 0.0  # missing and rare stay what they are
             chances.append(np.zeros_like(chance) if field in layout.numerical else chance)
         self.chance = torch.from_numpy(np.concatenate(chances)).float()
+        self.fields_FK = torch.zeros(layout.n_columns, len(layout.evidence))
+        """1 for the fields of each combination."""
+        for combination, fields in enumerate(layout.evidence):
+            self.fields_FK[list(fields), combination] = 1.0
 
     def __call__(self, batch: Batch, step: int) -> Batch:
         """The batch with some ids replaced."""
@@ -52,14 +61,23 @@ class UnknownTraining:
             return batch
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + 500_009 + step)
         ids_BF = batch.inputs.ids_BF
-        hidden_BF = torch.rand(ids_BF.shape, generator=generator) < self.chance[ids_BF]
+        drawn_BF = torch.rand(ids_BF.shape, generator=generator)
+        hidden_BF = drawn_BF < self.chance[ids_BF]
         n_fields = hidden_BF.shape[1] - len(self.crosses)
         for position, (left, right) in enumerate(self.crosses, start=n_fields):
             # A cross of an unknown value is unknown too.
             hidden_BF[:, position] |= hidden_BF[:, left] | hidden_BF[:, right]
         lists = tuple(self._in_lists(one, generator) for one in batch.inputs.lists)
         inputs = batch.inputs._replace(ids_BF=torch.where(hidden_BF, self.rare_F, ids_BF), lists=lists)
+        if inputs.evidence_BE is not None:
+            inputs = inputs._replace(evidence_BE=self._unseen(inputs.evidence_BE, drawn_BF < UNSEEN))
         return replace(batch, inputs=inputs)
+
+    def _unseen(self, evidence_BE: torch.Tensor, unseen_BF: torch.Tensor) -> torch.Tensor:
+        """The evidence without what combinations of some fields say: a statement of 0, of 0 rows."""
+        unseen_BK = (unseen_BF.float() @ self.fields_FK) > 0
+        per_combination = evidence_BE.view(len(evidence_BE), unseen_BK.shape[1], -1)
+        return per_combination.masked_fill(unseen_BK.unsqueeze(2), 0.0).view_as(evidence_BE)
 
     def _in_lists(self, one: ListInput, generator: torch.Generator) -> ListInput:
         """The same for every value of the lists of a field."""
