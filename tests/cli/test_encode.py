@@ -31,7 +31,7 @@ def test_the_summary_goes_to_stdout(table: Path, tmp_path: Path, capsys: pytest.
     assert lines["colour"] == ["categorical", "5"]
     assert lines["price"][:2] == ["numerical", "(quantile)"]
     stages = [line for line in shown.err.splitlines() if not line.startswith("warning: ")]
-    assert [line.split()[0] for line in stages] == ["reading", "splitting", "learning", "writing"]
+    assert [line.split()[0] for line in stages] == ["reading", "splitting", "learning", "counting", "writing"]
     assert states(shown.err, "warning", "'constant'", "constant")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from fielddep.cli.explain import fitting_names, print_model, print_overview, print_rows
 from fielddep.explain.dependencies import FieldDependencies
+from fielddep.explain.evidence import EvidenceRanking, RowEvidence, SeenValues
 from fielddep.explain.hiding import REFINEMENT, Effects
 from fielddep.explain.importance import FieldImportance
 from fielddep.explain.overview import RowsOverview, TableOverview
@@ -98,3 +100,32 @@ def test_rows_and_their_fields_that_are_not_printed(capsys: pytest.CaptureFixtur
     assert states(capsys.readouterr().err, "2 more rows", "--out")
     print_rows(rows_of(1, 22), OUT)
     assert states(capsys.readouterr().err, "2 more fields", OUT / "effects.csv")
+
+
+def test_evidence_of_rows_follows_their_effects(capsys: pytest.CaptureFixture[str]) -> None:
+    values = {"n": 4.0, "mean": 0.75, "base": 0.5, "outcome": "late", "values": ("[bold]x[/bold]",)}
+    seen = [SeenValues(fields=(name,), effect=effect, **values) for name, effect in (("a", 0.25), ("b", -0.125))]
+    evidence = RowEvidence(classes=(1, 1), prediction_R=np.zeros(2), rows=(tuple(seen), ()))
+    print_rows(replace(rows_of(2, 3), evidence=evidence))
+    first, second = capsys.readouterr().out.split("row 1: predicted")
+    lines = [line for line in first.splitlines() if ": seen" in line]
+    assert [(states(line, str(one)), line.split()[-1]) for line, one in zip(lines, seen, strict=True)] == [
+        (True, "+0.2500"),
+        (True, "-0.1250"),
+    ]
+    assert first.index("field 2") < first.index(": seen")
+    assert "same values" not in second
+    print_rows(rows_of(2, 3))
+    assert "same values" not in capsys.readouterr().out
+
+
+def test_combinations_that_are_not_printed_are_in_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    names = tuple((f"field {n}", "other") for n in range(12))
+    ranking = EvidenceRanking(
+        combinations=names, effect_K=np.linspace(0.2, 0.1, 12), seen_K=np.full(12, 0.5), n_rows=2000
+    )
+    print_overview(replace(table_of(3), evidence=ranking), OUT)
+    shown = capsys.readouterr()
+    assert states(shown.out, "2,000 rows", "field 0, other", "0.2000", "50 %")
+    assert "field 9, other" in shown.out and "field 10, other" not in shown.out
+    assert states(shown.err, "2 more combinations", OUT / "evidence_ranking.csv")

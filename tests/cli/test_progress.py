@@ -54,7 +54,7 @@ def test_a_resumed_training_starts_within_its_epoch() -> None:
     prepared = prepare(small_frame(), quick_config(train__batch_size=40))
     n_rows = len(prepared.parts["train"])
     bar.on_prepared(prepared)
-    bar.on_part(-(-n_rows // 40), 4, direct=False)
+    bar.on_part("", -(-n_rows // 40), 4)
     bar.on_step(-(-n_rows // 40) + 2, 40, 0.5)
     (task,) = bar.live.tasks
     assert (task.completed, task.total, task.description) == (80, n_rows, "epoch 2/4")

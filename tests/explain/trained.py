@@ -81,6 +81,7 @@ def planted(seed: int = 1) -> tuple[SyntheticTable, Bundle, EncodedRows]:
         {
             "data.target": table.target,
             "data.crosses": "none",
+            "data.evidence": "none",
             "model.embedding_init_scale": 0.5,
             "model.d_embed": 8,
             "model.hidden": [32],
@@ -120,6 +121,7 @@ def planted_config(target: str) -> Config:
         {
             "data.target": target,
             "data.crosses": "none",
+            "data.evidence": "none",
             "model.inner_step": "scaled",
             "model.inner_lr": 1.5,
             "model.d_embed": 8,

@@ -53,7 +53,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "regression": {"task": "regression", "model__name": "fm", "split__test": 0.0},
 }
 SECTIONS = ["training", "data", "quality", "learning", "calibration", "scores", "decisions", "dependencies"]
-SECTIONS += ["importance", "rows"]
+SECTIONS += ["importance", "rows", "evidence"]
+WITHOUT = ("decisions", "dependencies", "evidence")
+"""Sections that a baseline with numbers as targets does not have."""
 
 
 @pytest.fixture(scope="module")
@@ -119,12 +121,13 @@ class Outline(HTMLParser):
 @pytest.mark.parametrize("name", RUNS)
 def test_sections_in_their_order(runs: dict[str, Run], name: str) -> None:
     text = render_page(report_of(runs[name]), "")
-    expected = [s for s in SECTIONS if s not in ("decisions", "dependencies") or name != "regression"]
+    expected = [s for s in SECTIONS if s not in WITHOUT or name != "regression"]
     assert re.findall(r'<section id="(\w+)">', text) == [*expected, "use"]
     figures = [n for n in figures_of(text) if not n.startswith("row-")]
     curves = ["roc", "precision-recall"] if name == "binary" else []
     maps = [] if name == "regression" else ["dependencies"]
-    assert figures == ["learning", "calibration", "scores", *curves, *maps, "importance"]
+    evidence = [] if name == "regression" else ["evidence"]
+    assert figures == ["learning", "calibration", "scores", *curves, *maps, "importance", *evidence]
 
 
 @pytest.mark.parametrize("name", RUNS)

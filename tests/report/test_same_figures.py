@@ -17,8 +17,8 @@ from fielddep.explain.dependencies import Explanation, FieldDependencies
 from fielddep.explain.hiding import Effects
 from fielddep.explain.plots import LIGHT, Canvas
 from fielddep.report.figures import calibration_figure, heat_figure, learning_figure, scores_figure, weights_figure
+from fielddep.report.markup import effect_bar
 from fielddep.report.measured import _calibration, _histogram
-from fielddep.report.sections import _bar
 from fielddep.training.checkpoint import Evaluation
 
 RNG = np.random.default_rng(0)
@@ -72,7 +72,7 @@ def test_effects(drawn: list[Any], tmp_path: Path) -> None:
     plots.draw_effects(effects, tmp_path / "effects.png", row=0, number=0)
     bars = [(bar.get_width(), hex_of(bar.get_facecolor())) for bar in drawn[0].patches]
     assert bars == [(pytest.approx(-2.2), LIGHT.down), (pytest.approx(2.1), LIGHT.up)]
-    assert 'class="up"' in _bar(2.1, 2.2) and 'class="down"' in _bar(-2.2, 2.2)
+    assert 'class="up"' in effect_bar(2.1, 2.2) and 'class="down"' in effect_bar(-2.2, 2.2)
 
 
 def test_heat_maps(drawn: list[Any], tmp_path: Path) -> None:

@@ -16,12 +16,13 @@ from fielddep.cli.console import PADDING, console, log, print_table
 from fielddep.cli.options import DeviceOption, ReadOption, RunArgument, find_bundle, find_store, reading_of
 from fielddep.config.metrics import metric_title
 from fielddep.errors import UserError
-from fielddep.wording import amount, shorten
+from fielddep.wording import amount, percent, shorten
 
 if TYPE_CHECKING:
     from fielddep.artifacts.bundle import Bundle
     from fielddep.explain.curves import LearningCurve
     from fielddep.explain.dependencies import FieldDependencies
+    from fielddep.explain.evidence import EvidenceRanking, SeenValues
     from fielddep.explain.groups import RowGroups
     from fielddep.explain.hiding import Effects
     from fielddep.explain.importance import FieldImportance
@@ -283,6 +284,23 @@ def _print_row(overview: RowsOverview, row: int, out: Path | None) -> None:
         console().print(
             f"refinement: dependency loss {losses[0]:.4g} -> {losses[-1]:.4g}, effect on the prediction {effect:+.4f}\n"
         )
+    if overview.evidence is not None and overview.evidence.rows[row]:
+        _print_evidence(overview.evidence.rows[row])
+
+
+def _print_evidence(found: Sequence[SeenValues]) -> None:
+    """What training rows with the same values did, a sentence each."""
+    rows = [[str(seen), f"{seen.effect:+.4f}"] for seen in found]
+    print_table(["values", "effect"], rows, title="what training rows with the same values did")
+
+
+def _print_ranking(ranking: EvidenceRanking, out: Path | None) -> None:
+    """The combinations that move predictions most."""
+    numbers = zip(ranking.combinations, ranking.effect_K, ranking.seen_K, strict=True)
+    rows = [[", ".join(fields), f"{effect:.4f}", percent(seen)] for fields, effect, seen in numbers]
+    title = f"how much training rows with the same values move predictions (mean of {ranking.n_rows:,} rows)"
+    print_table(["fields", "effect", "rows seen"], rows[:N_STRONGEST], title=title)
+    _log_omitted(len(rows) - N_STRONGEST, "combination", out, "evidence_ranking.csv")
 
 
 def _value_text(effects: Effects, position: int, row: int) -> str:
@@ -294,9 +312,11 @@ def _value_text(effects: Effects, position: int, row: int) -> str:
 
 
 def print_overview(found: TableOverview, out: Path | None = None) -> None:
-    """Importance of the fields, calibration, and groups of rows."""
+    """Importance of the fields, ranking of the evidence, calibration, and groups of rows."""
     if found.importance is not None and found.hiding is not None:
         _print_importance(found.importance, found.hiding, out)
+    if found.evidence is not None:
+        _print_ranking(found.evidence, out)
     if found.calibration is not None:
         console().print(f"mean distance of prediction and truth (calibration): {amount(found.calibration.gap)}\n")
     if found.groups is not None:

@@ -130,6 +130,10 @@ class PreparedLog(Observer):
             log(f"  related to each other: the {len(prepared.encoder.related)} fields that say most about the target")
         if prepared.encoder.crosses:
             log(f"  crosses of two fields: {', '.join(prepared.encoder.layout.names[len(schema.fields) :])}")
+        if prepared.encoder.evidence is not None:
+            found = prepared.encoder.evidence.combinations
+            joint = [" x ".join(schema.field_names[f] for f in fields) for fields in found if len(fields) > 1]
+            log(f"  evidence of {len(found)} combinations" + (f": {', '.join(joint[:5])}, ..." if joint else ""))
         classes = f", {len(prepared.target.classes)} classes" if prepared.target.classes else ""
         log(f"target {prepared.target.name}: {prepared.target.task}{classes}")
         log("rows: " + ", ".join(f"{size:,} {name}" for name, size in sizes.items()))
@@ -161,10 +165,10 @@ def _kept(out: Path) -> str:
     """What an interrupted training keeps."""
     from fielddep.artifacts.run import CHECKPOINT, RUN
     from fielddep.training.checkpoint import CheckpointFolder
-    from fielddep.training.fit import DIRECT
 
     if RUN.state(out) != "unfinished":
         return ""
-    folders = (out / CHECKPOINT, out / CHECKPOINT / DIRECT)
-    has_checkpoint = any(CheckpointFolder(folder).path.exists() for folder in folders)
+    folder = out / CHECKPOINT
+    parts = (path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else ()
+    has_checkpoint = any(CheckpointFolder(place).path.exists() for place in (folder, *parts))
     return "the last checkpoint is kept" if has_checkpoint else "there is no checkpoint yet"

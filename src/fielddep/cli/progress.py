@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from fielddep.training.checkpoint import Evaluation
     from fielddep.training.prepare import Prepared
 
-STAGES = {"read": "reading", "split": "splitting", "learn": "learning the values", "encode": "writing the store"}
+STAGES = {
+    "read": "reading",
+    "split": "splitting",
+    "learn": "learning the values",
+    "count": "counting what rows with the same values did",
+    "encode": "writing the store",
+}
 
 
 @contextlib.contextmanager
@@ -74,15 +80,15 @@ class ProgressBar(Observer):
             self.pass_rows, self.passes = self.pass_rows * model.max_trees, 1
             self.batches = model.max_trees
 
-    def on_part(self, n_batches: int, max_epochs: int, *, direct: bool) -> None:
+    def on_part(self, name: str, n_batches: int, max_epochs: int) -> None:
         """Note how many batches a pass has, and log which network is trained."""
         self.batches, self.passes = n_batches, max_epochs
         self.title = ""
-        if direct:
-            self._log("training the direct network, which sees the numbers")
+        if name:
+            self._log(f"training the network that sees {name}")
         elif self.has_direct:
-            self._log("training MDL on the same rows; both are mixed afterwards")
-        self.has_direct = direct
+            self._log("training MDL on top of it")
+        self.has_direct = bool(name)
 
     def on_refit(self, n_rows: int, n_passes: float) -> None:
         """Log what happens, and let the bar count the passes of the second training."""

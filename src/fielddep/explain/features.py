@@ -16,7 +16,7 @@ from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.mdl import MDL
 from fielddep.nn.model import BATCH_ROWS
 
-_NO_FEATURES = ("first_order", "shift", "direct.embedding")
+_NO_FEATURES = ("first_order", "shift", "direct.numbers.embedding")
 """Tables of weights per output, which are no embeddings, and of MDL's direct network, which relates nothing."""
 
 

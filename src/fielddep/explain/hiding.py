@@ -71,7 +71,7 @@ def with_field(encoder: Encoder, rows: EncodedRows, position: int, values: Encod
         changed[NUMBERS] = _exchanged(rows.numbers_RN, layout.numerical, position, values.numbers)
     if values.measures is not None and rows.measures_RM is not None:
         changed[MEASURES] = _exchanged(rows.measures_RM, layout.measured, position, values.measures)
-    return rows.with_arrays(**changed)
+    return rows.with_arrays(**changed, **encoder.evidence_arrays({**rows.arrays, **changed}))
 
 
 def _column(array: npt.NDArray[np.float32] | None, fields: tuple[int, ...], field: int) -> Vector | None:
@@ -240,9 +240,9 @@ def _effects(
 ) -> Effects:
     """Predictions for complete rows next to those from changed logits, one (R, C) per name."""
     target, complete_RC = target_of(bundle), model_logits(bundle, rows)
-    classes_R = _followed_classes(complete_RC, target)
+    classes_R = followed_classes(complete_RC, target)
     logits = (logits_RC.double() for logits_RC in chain([complete_RC], changed))
-    found = [(_followed(logits_RC, classes_R, target), _log_odds(logits_RC, classes_R)) for logits_RC in logits]
+    found = [(followed(logits_RC, classes_R, target), _log_odds(logits_RC, classes_R)) for logits_RC in logits]
     predicted_RF, odds_RF = (np.stack(columns, axis=1) for columns in zip(*found, strict=True))
     regression = target.task == "regression"
     return Effects(
@@ -256,7 +256,7 @@ def _effects(
     )
 
 
-def _followed_classes(complete_RC: torch.Tensor, target: Target) -> torch.Tensor:
+def followed_classes(complete_RC: torch.Tensor, target: Target) -> torch.Tensor:
     """The class of every row whose probability is followed: the positive one of two, or the likeliest."""
     if target.task == "multiclass":
         return complete_RC.argmax(dim=1)
@@ -269,10 +269,10 @@ def _spoken(bundle: Bundle, rows: EncodedRows, position: int) -> tuple[Spoken | 
     pairs_P = np.unique(lists.row_V * n_ids + lists.values)
     row_P, value_P = np.divmod(pairs_P[pairs_P % n_ids >= FIRST_ID], n_ids)
     target, complete_RC = target_of(bundle), model_logits(bundle, rows)
-    classes_R = _followed_classes(complete_RC, target)
+    classes_R = followed_classes(complete_RC, target)
     without_RC = model_logits(bundle, _without_values(bundle.encoder, rows, position, row_P, value_P))
-    before_R = _followed(complete_RC.double(), classes_R, target)
-    effect_P = before_R[row_P] - _followed(without_RC.double(), classes_R[torch.from_numpy(row_P)], target)
+    before_R = followed(complete_RC.double(), classes_R, target)
+    effect_P = before_R[row_P] - followed(without_RC.double(), classes_R[torch.from_numpy(row_P)], target)
     labels = bundle.encoder.field_encoders[position].labels()
     found: list[Spoken | None] = [None] * len(rows)
     for at in np.argsort(np.abs(effect_P), kind="stable"):  # the strongest of a row comes last
@@ -295,7 +295,7 @@ def _without_values(
     return with_field(encoder, taken, position, EncodedField(ids=stand_ins(left), lists=left))
 
 
-def _followed(logits_RC: torch.Tensor, classes_R: torch.Tensor, target: Target) -> Floats:
+def followed(logits_RC: torch.Tensor, classes_R: torch.Tensor, target: Target) -> Floats:
     """Probability of the followed class of every row, or the value of a regression."""
     values = predictions(logits_RC, target)
     if target.task != "regression":

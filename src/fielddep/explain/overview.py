@@ -32,6 +32,7 @@ from fielddep.explain.dependencies import (
     learns_dependencies,
     table_dependencies,
 )
+from fielddep.explain.evidence import EvidenceRanking, RowEvidence, rank_evidence, row_evidence, uses_evidence
 from fielddep.explain.groups import N_GROUPS, RowGroups, group_rows
 from fielddep.explain.heat_maps import MAX_ROWS, draw_dependencies, draw_groups, draw_rows, draw_steps
 from fielddep.explain.hiding import Effects, hide_fields, refines, without_refinement
@@ -61,6 +62,7 @@ class RowsOverview:
     effects: Effects
     refinement: Effects | None  # None for a model that does not refine
     explanation: Explanation | None  # None for a model without dependencies
+    evidence: RowEvidence | None = None  # None for a model without it
 
     def effects_frame(self) -> pl.DataFrame:
         """Effects of fields and of refinement, with row numbers."""
@@ -80,6 +82,7 @@ class TableOverview:
     hiding: FieldImportance | None
     calibration: CalibrationCurve | None
     scores: ScoreDistribution | None
+    evidence: EvidenceRanking | None = None
 
 
 def overview_rows(
@@ -93,6 +96,7 @@ def overview_rows(
         effects=hide_fields(bundle, rows, values=values),
         refinement=without_refinement(bundle, rows, values=values) if refines(bundle) else None,
         explanation=explain_rows(bundle, rows, values=values) if learns_dependencies(bundle) else None,
+        evidence=row_evidence(bundle, rows) if uses_evidence(bundle) else None,
     )
 
 
@@ -114,6 +118,7 @@ def overview_table(
         hiding=hiding_importance(bundle, rows) if has_target else None,
         calibration=None if scored is None else calibration_curve(scored),
         scores=None if scored is None or scored.target.task == "regression" else score_distribution(scored),
+        evidence=rank_evidence(bundle, rows, seed=seed) if uses_evidence(bundle) and len(rows) else None,
     )
 
 
@@ -149,8 +154,10 @@ class OverviewFolder:
         self._frame("nearest.csv", pl.concat(frames))
 
     def write_rows(self, overview: RowsOverview, dependencies: FieldDependencies | None) -> None:
-        """Effects and refinement of chosen rows, with pictures of the first `MAX_DRAWN`."""
+        """Effects, evidence and refinement of chosen rows, with pictures of the first `MAX_DRAWN`."""
         self._frame("effects.csv", overview.effects_frame())
+        if overview.evidence is not None:
+            self._frame("evidence.csv", numbered(overview.evidence.to_frame(), overview.numbers))
         drawn = list(enumerate(overview.numbers))[:MAX_DRAWN]
         for row, number in drawn:
             self._draw(f"row-{number}-effects.png", draw_effects, overview.effects, row=row, number=number)
@@ -177,6 +184,7 @@ class OverviewFolder:
             self._frame("group_values.csv", overview.groups.values_frame())
         self._write("importance", overview.importance, draw_importance)
         self._write("hiding", overview.hiding, draw_importance)
+        self._write("evidence_ranking", overview.evidence)
         self._write("calibration", overview.calibration, draw_calibration)
         self._write("scores", overview.scores, draw_scores)
 

@@ -100,9 +100,11 @@ def pick_rows(
 
 
 def _stored_rows(store: Store, numbers: Sequence[int], encoder: Encoder) -> EncodedRows:
+    """The rows with these numbers; training rows have the evidence of a new row, as if they came from a table."""
     _check_numbers(numbers, store.n_rows)
     store.check_encoder(encoder)
-    return EncodedRows.concat([EncodedRows.empty(store.layout), *(store.read(n, n + 1) for n in numbers)])
+    rows = EncodedRows.concat([EncodedRows.empty(store.layout), *(store.read(n, n + 1) for n in numbers)])
+    return rows.with_arrays(**encoder.evidence_arrays(rows.arrays))
 
 
 def _gathered(table: RowStream, numbers: Sequence[int], columns: tuple[str, ...]) -> pl.DataFrame:
@@ -156,17 +158,19 @@ def value_texts(encoder: Encoder, rows: EncodedRows) -> pl.DataFrame:
     for f, field_encoder in enumerate(encoder.field_encoders):
         ids_R = rows.ids_RF[:, f]
         if f in rows.layout.lists:
-            shown = joined_labels(_id_texts(field_encoder), rows.lists_R(f))
+            shown = joined_labels(id_texts(field_encoder), rows.lists_R(f))
         elif isinstance(field_encoder.codec, ScaledNumbers):
             shown = _number_texts(field_encoder.codec, ids_R, rows.numbers_RN[:, rows.layout.numerical.index(f)])
         else:
-            shown = _id_texts(field_encoder).gather(ids_R)
+            shown = id_texts(field_encoder).gather(ids_R)
         texts.append(shown.alias(field_encoder.field.name))
     return pl.DataFrame(texts)
 
 
-def _id_texts(field_encoder: FieldEncoder) -> pl.Series:
+def id_texts(field_encoder: FieldEncoder) -> pl.Series:
     """One text per local id; that of the rare id names everything it stands for."""
+    if isinstance(field_encoder.codec, ScaledNumbers):
+        return field_encoder.labels()
     rare = RARE
     if isinstance(field_encoder.codec, QuantileBins) and len(field_encoder.counts) > FIRST_ID:
         rare = MISSING  # every number has a bin, so none is rare

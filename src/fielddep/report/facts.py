@@ -190,6 +190,23 @@ class RefinementFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SeenFacts:
+    """What training rows with the same values did, as a sentence, and how much it raised the prediction."""
+
+    text: str
+    effect: float  # a probability, or the unit of the target
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceFacts:
+    """How much training rows with the same values move predictions: name and mean absolute effect per combination."""
+
+    n_rows: int
+    n_combinations: int
+    combinations: tuple[tuple[str, float], ...]  # the strongest, which come first
+
+
+@dataclass(frozen=True, kw_only=True)
 class RowFacts:
     """One row explained; prediction, truth and values are in words."""
 
@@ -200,6 +217,7 @@ class RowFacts:
     values: tuple[str, ...]
     effects: tuple[float, ...]  # how much each field raises the prediction; log-odds, or the unit of the target
     refinement: RefinementFacts | None  # its dependencies; None for a model without them
+    seen: tuple[SeenFacts, ...] = ()  # the strongest first; empty for a model without evidence, and in older reports
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +238,7 @@ class MeasuredFacts:
     thresholds: ThresholdFacts | None = None  # for two classes; absent from older reports, like what follows
     classes: tuple[ClassFacts, ...] = ()  # for several classes, the most frequent first
     refinement: RefinementEffect | None = None  # None for a model that does not refine
+    evidence: EvidenceFacts | None = None  # None for a model without evidence
 
 
 @dataclass(frozen=True, kw_only=True)

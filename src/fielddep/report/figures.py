@@ -21,7 +21,14 @@ from fielddep.explain.curves import calibration_range, learning_curve
 from fielddep.explain.dependencies import weight_range
 from fielddep.explain.plots import CALIBRATION_LABELS, N_SERIES, spread
 from fielddep.explain.rows import Floats
-from fielddep.report.facts import CalibrationPoint, Histogram, ImportanceFacts, ThresholdFacts, six_digits
+from fielddep.report.facts import (
+    CalibrationPoint,
+    EvidenceFacts,
+    Histogram,
+    ImportanceFacts,
+    ThresholdFacts,
+    six_digits,
+)
 from fielddep.training.checkpoint import Evaluation
 from fielddep.wording import percent, shorten, value_label
 
@@ -167,6 +174,24 @@ def importance_figure(facts: ImportanceFacts) -> Figure:
     height = 90 + BAR_HEIGHT * len(shown)
     figure = _figure([bars], x=f"rise in {METRICS[facts.metric].title}", y="", height=height)
     figure["layout"]["yaxis"] |= _ticks([_label(name) for name, _, _ in shown])
+    figure["layout"] |= {"showlegend": False, "bargap": 0.35}
+    return figure
+
+
+def evidence_figure(facts: EvidenceFacts, *, scale: float, unit: str) -> Figure:
+    """One bar per combination of fields, the strongest on top; effects are multiplied by `scale`."""
+    shown = [(name, scale * effect) for name, effect in facts.combinations[::-1]]
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "x": six_digits([effect for _, effect in shown]),
+        "y": list(range(len(shown))),
+        "marker": {"color": "@accent"},
+        "hovertext": [f"{plot_text(name)}: {effect:.4g}" for name, effect in shown],
+        "hoverinfo": "text",
+    }
+    figure = _figure([bars], x=f"mean effect, {unit}", y="", height=90 + BAR_HEIGHT * len(shown))
+    figure["layout"]["yaxis"] |= _ticks([_label(name) for name, _ in shown])
     figure["layout"] |= {"showlegend": False, "bargap": 0.35}
     return figure
 

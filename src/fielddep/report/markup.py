@@ -94,6 +94,19 @@ def interval_text(found: Interval) -> str:
     return "" if found.low is None or found.high is None else f"{metric_text(found.low)} to {metric_text(found.high)}"
 
 
+def effect_bar(effect: float, largest: float) -> Html:
+    """A bar to the right for what raises the prediction, to the left for what lowers it, and the effect as text."""
+    width = 50 * abs(effect) / largest
+    side = f"left:50%;width:{width:.1f}%" if effect >= 0 else f"right:50%;width:{width:.1f}%"
+    bar = tag("span", tag("i", class_="up" if effect >= 0 else "down", style=side), class_="bar")
+    return join([bar, " ", tag("span", effect_text(effect), class_="amount")])
+
+
+def effect_text(effect: float) -> str:
+    """An effect with two decimals; a large one, in the unit of a target, without."""
+    return f"{effect:+,.{2 if abs(effect) < 100 else 0}f}"
+
+
 class Plots:
     """The figures of a page by name, in order."""
 

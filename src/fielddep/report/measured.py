@@ -12,18 +12,21 @@ from fielddep.artifacts.bundle import Bundle
 from fielddep.encoding.rows import EncodedRows, RowSample, sample_rows
 from fielddep.explain.curves import ScoredRows, calibration_curve, n_score_bins, score_distribution, score_rows
 from fielddep.explain.dependencies import Explanation, FieldDependencies, explain_rows, learns_dependencies
+from fielddep.explain.evidence import combination_name, rank_evidence, row_evidence, uses_evidence
 from fielddep.explain.hiding import hide_fields, refines, unrefined
 from fielddep.explain.importance import permutation_importance
 from fielddep.explain.rows import Floats
 from fielddep.report.decisions import class_facts, threshold_facts
 from fielddep.report.facts import (
     CalibrationPoint,
+    EvidenceFacts,
     Histogram,
     ImportanceFacts,
     MeasuredFacts,
     RefinementEffect,
     RefinementFacts,
     RowFacts,
+    SeenFacts,
     StepFacts,
     six_digits,
 )
@@ -32,6 +35,8 @@ from fielddep.wording import amount, percent
 
 MAX_SHOWN = 12
 """Fields in the heat maps of a row at most; of more, those with the strongest dependencies."""
+MAX_SEEN, MAX_RANKED = 5, 15
+"""Combinations of fields at most: of a row, and in the ranking."""
 RIGHT, WRONG, UNSURE, RANDOM = "right", "wrong", "unsure", "random"
 
 Choice = tuple[str, int]
@@ -46,6 +51,7 @@ def _explained_rows(
     table = rows.take(np.array([row for _, row in chosen], dtype=np.int64))
     effects = hide_fields(bundle, table)
     found = explain_rows(bundle, table) if learns_dependencies(bundle) else None
+    evidence = row_evidence(bundle, table, n_strongest=MAX_SEEN).rows if uses_evidence(bundle) else None
     return tuple(
         RowFacts(
             why=why,
@@ -55,6 +61,7 @@ def _explained_rows(
             values=tuple(map(str, effects.values.row(at))),
             effects=tuple(effects.plotted_RF[at].tolist()),
             refinement=None if found is None else _refinement(found, at),
+            seen=() if evidence is None else tuple(SeenFacts(text=str(s), effect=s.effect) for s in evidence[at]),
         )
         for at, (why, row) in enumerate(chosen)
     )
@@ -204,6 +211,7 @@ def measured_facts(
         thresholds=threshold_facts(scored),
         classes=class_facts(scored),
         refinement=_refinement_effect(bundle, table),
+        evidence=_evidence(bundle, table),
     )
 
 
@@ -276,3 +284,12 @@ def _refinement_effect(bundle: Bundle, table: EncodedRows) -> RefinementEffect |
         float(np.average(one_R, weights=both[0].weights())) for one_R in (change_R, loss_R, without_R)
     )
     return RefinementEffect(n_rows=len(rows), change=change, loss=loss, loss_without=loss_without)
+
+
+def _evidence(bundle: Bundle, table: EncodedRows) -> EvidenceFacts | None:
+    if not uses_evidence(bundle):
+        return None
+    found = rank_evidence(bundle, table)
+    ranked = zip(map(combination_name, found.combinations), six_digits(found.effect_K.tolist()), strict=True)
+    shown = tuple(ranked)[:MAX_RANKED]
+    return EvidenceFacts(n_rows=found.n_rows, n_combinations=len(found.combinations), combinations=shown)

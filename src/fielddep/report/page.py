@@ -16,6 +16,7 @@ from pathlib import Path
 from fielddep.config.metrics import METRICS, in_order, loss_name
 from fielddep.errors import MissingExtraError
 from fielddep.explain.plots import DARK, LIGHT
+from fielddep.report.evidence import evidence_section
 from fielddep.report.facts import DataFacts, FieldFacts, Report, Setting, TrainingFacts
 from fielddep.report.markup import Html, Plots, bullets, interval_text, join, metric_text, table, tag
 from fielddep.report.quality import (
@@ -112,6 +113,9 @@ def _sections(report: Report, plots: Plots) -> list[tuple[str, str, Html]]:
         found.append(("importance", "Which fields matter", importance_section(measured.importance, plots)))
     if measured.examples:
         found.append(("rows", "Some rows explained", rows_section(report, plots)))
+    if measured.evidence is not None:
+        content = evidence_section(measured.evidence, report, plots)
+        found.append(("evidence", "What rows with the same values did", content))
     return [*found, ("use", "Use the model", _loading_section(report))]
 
 

@@ -30,6 +30,8 @@ from fielddep.report.markup import (
     Html,
     Plots,
     colour_scale,
+    effect_bar,
+    effect_text,
     empty_tag,
     join,
     metric_text,
@@ -115,7 +117,7 @@ def rows_section(report: Report, plots: Plots) -> Html:
         effect=max((abs(effect) for row in rows for effect in row.effects), default=0.0) or 1.0,
         dependency=largest_entry(one.dependencies for one in refined),
     )
-    widest = max((len(_effect_text(effect)) for row in rows for effect in row.effects), default=0)
+    widest = max((len(effect_text(effect)) for row in rows for effect in row.effects), default=0)
     cards = tag(
         "div", *(_card(row, at, report, scales, plots) for at, row in enumerate(rows)), style=f"--amount:{widest}ch"
     )
@@ -182,7 +184,7 @@ def _value_tables(row: RowFacts, names: Sequence[str], longest: float) -> list[H
     lines = [
         [
             join([tag("small", names[f]), shorten(row.values[f], MAX_VALUE)]),
-            _bar(row.effects[f], longest),
+            effect_bar(row.effects[f], longest),
             *([_source(sources[names[f]])] if sources else []),
         ]
         for f in order
@@ -210,19 +212,6 @@ def _source(entry: Dependency) -> Html:
 
 def _name(field: str) -> str:
     return shorten(field, MAX_NAME)
-
-
-def _bar(effect: float, largest: float) -> Html:
-    """A bar to the right for a value that raises the prediction, to the left for one that lowers it."""
-    width = 50 * abs(effect) / largest
-    side = f"left:50%;width:{width:.1f}%" if effect >= 0 else f"right:50%;width:{width:.1f}%"
-    bar = tag("span", tag("i", class_="up" if effect >= 0 else "down", style=side), class_="bar")
-    return join([bar, " ", tag("span", _effect_text(effect), class_="amount")])
-
-
-def _effect_text(effect: float) -> str:
-    """An effect with two decimals; a large one, in the unit of a target, without."""
-    return f"{effect:+,.{2 if abs(effect) < 100 else 0}f}"
 
 
 def _steps(row: RowFacts, refinement: RefinementFacts, at: int, fields: Sequence[str], plots: Plots) -> list[Html]:
