@@ -12,8 +12,8 @@ Floats = npt.NDArray[np.float64]
 
 
 def wide_numeric() -> pl.DataFrame:
-    """3,000 rows of 300 numbers."""
-    return _classification(3_000, 300, n_informative=20, n_redundant=20, n_clusters_per_class=2)
+    """5,000 rows of 300 numbers."""
+    return _classification(5_000, 300, n_informative=20, n_redundant=20, n_clusters_per_class=2)
 
 
 def numeric_100() -> pl.DataFrame:
@@ -35,8 +35,8 @@ def _classification(n_rows: int, n_columns: int, **shape: int) -> pl.DataFrame:
 
 
 def wide_categorical() -> pl.DataFrame:
-    """3,000 rows of 300 categories with 2 to 12 values each; 20 columns and 5 pairs of others have effects."""
-    rng, n_rows = np.random.default_rng(0), 3_000
+    """5,000 rows of 300 categories with 2 to 12 values each; 20 columns and 5 pairs of others have effects."""
+    rng, n_rows = np.random.default_rng(0), 5_000
     sizes = rng.integers(2, 13, size=300)
     codes = [rng.integers(size, size=n_rows) for size in sizes]
     score = np.zeros(n_rows)

@@ -45,7 +45,6 @@ class Source:
         group: column whose values stay in one part; it is no field.
         dates: columns of timestamps, as text.
         lists: columns of several values each, as text.
-        extra: run only if named, and only for fielddep.
     """
 
     read: Callable[[], pl.DataFrame]
@@ -58,7 +57,6 @@ class Source:
     group: str | None = None
     dates: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
-    extra: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,8 +181,6 @@ def _plotly(name: str) -> pl.DataFrame:
     raise MissingExtraError(f"{name} comes with plotly, which is not installed; pip install 'fielddep[report]'")
 
 
-_ml_source = partial(Source, target="rating", task="regression", kind="lists", lists=("genres",), columns=7)
-
 SOURCES = {
     "adult": Source(
         read=_adult, target="Salary", task="binary", kind="mixed", rows=32_561, columns=14,
@@ -210,12 +206,10 @@ SOURCES = {
         rows=30_000, columns=47, group=diabetes130.PATIENT,
         about="hospital stays, a sample of 30,000: is the patient readmitted within 30 days? Split by patient",
     ),
-    "ml-1m": _ml_source(
-        read=lambda: sample(_ml_1m(), 100_000), rows=100_000,
+    "ml-1m": Source(
+        read=lambda: sample(_ml_1m(), 100_000), target="rating", task="regression", kind="lists", lists=("genres",),
+        rows=100_000, columns=7,
         about="MovieLens 1M, a sample of 100,000 ratings: the rating",
-    ),
-    "ml-1m-genres": _ml_source(
-        read=_ml_1m, rows=1_000_209, about="MovieLens 1M, all ratings: the rating", extra=True
     ),
     "flights": Source(
         read=lambda: sample(_flights(), 60_000), target="late", task="binary", kind="dates", dates=("time_hour",),
@@ -254,12 +248,12 @@ SOURCES = {
     ),
     "wide-numeric": Source(
         read=generated.wide_numeric, target="target", task="binary", kind="wide",
-        rows=3_000, columns=300,
+        rows=5_000, columns=300,
         about="generated: 300 numbers, 20 of them informative and 20 redundant",
     ),
     "wide-categorical": Source(
         read=generated.wide_categorical, target="target", task="binary", kind="wide",
-        rows=3_000, columns=300,
+        rows=5_000, columns=300,
         about="generated: 300 categories; effects of 20 columns and of 5 pairs",
     ),
     "numeric-100": Source(

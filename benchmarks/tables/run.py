@@ -50,13 +50,7 @@ Run = tuple[str, str, int]
 def wanted_runs(tables: Sequence[str], models: Sequence[str], seeds: Sequence[int]) -> list[Run]:
     """Runs of all tables with the first seed, then with the next; a line says why a table is skipped."""
     present = [table for table in tables if _is_present(table)]
-    return [
-        (table, model, seed)
-        for seed in seeds
-        for table in present
-        for model in models
-        if model == "fielddep" or not SOURCES[table].extra
-    ]
+    return [(table, model, seed) for seed in seeds for table in present for model in models]
 
 
 def _is_present(table: str) -> bool:
@@ -127,8 +121,9 @@ def run_all(runs: Sequence[Run], results: Path) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    usual = [name for name, source in SOURCES.items() if not source.extra]
-    parser.add_argument("--tables", nargs="+", choices=SOURCES, default=usual, metavar="TABLE", help=", ".join(SOURCES))
+    parser.add_argument(
+        "--tables", nargs="+", choices=SOURCES, default=SOURCES, metavar="TABLE", help=", ".join(SOURCES)
+    )
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--force-model", choices=MODELS, help="drop the figures of a model and run it again")

@@ -23,6 +23,8 @@ MODELS = (OWN, *RIVALS)
 LOSSES = ("logloss", "rmse")
 FAR = 3.0
 """A loss this many per cent above that of the better trees counts as far above."""
+AUC_BELOW, TIMES = 0.01, 5
+"""The aim on wide tables: how far AUC may be below that of LightGBM, and how many times its time a fit may take."""
 MARKS = ("<!-- tables: made by benchmarks/tables/summary.py -->", "<!-- end of tables -->")
 
 
@@ -150,10 +152,11 @@ def source_table(results: pl.DataFrame) -> str:
 
 
 def counts(results: pl.DataFrame) -> str:
-    """How many tables fielddep is first or equal on, and on how many it is far behind."""
-    judged = verdicts(results)
+    """How many tables with figures of all models fielddep is first or equal on, and on how many it is far behind."""
+    complete = results.filter(pl.col("model").n_unique().over("table") == len(MODELS))
+    judged = verdicts(complete)
     if not judged:
-        return "No table has figures of fielddep and of trees yet."
+        return "No table has figures of fielddep and of both trees yet."
     far = [f"{name} ({verdict.percent:+.1f} %)" for name, verdict in judged.items() if verdict.percent > FAR]
     good = sum(verdict.word != "behind" for verdict in judged.values())
     named = f": {', '.join(far)}" if far else ""
@@ -163,11 +166,40 @@ def counts(results: pl.DataFrame) -> str:
     )
 
 
+def wide_notes(results: pl.DataFrame) -> str:
+    """Whether wide tables reach their aim next to LightGBM, over the seeds that both have; empty without figures."""
+    lines = []
+    for table in (name for name in in_order(results) if SOURCES[name].kind == "wide"):
+        part = results.filter(pl.col("model").is_in([OWN, "lightgbm"]), table=table, metric="auc")
+        shared = part.filter(pl.col("model").n_unique().over("seed") == 2)
+        if not shared.is_empty():
+            lines.append(_wide_note(table, shared))
+    aim = f"an AUC at most {AUC_BELOW} below that of LightGBM, in at most {TIMES} times its time"
+    return "\n".join([f"Hundreds of columns. The aim is {aim}.", "", *lines]) if lines else ""
+
+
+def _wide_note(table: str, shared: pl.DataFrame) -> str:
+    own, trees = (
+        {key: float(shared.filter(model=model)[key].mean()) for key in ("value", "seconds", "cpu_seconds")}
+        for model in (OWN, "lightgbm")
+    )
+    above = own["value"] - trees["value"]
+    seconds, cpu_seconds = (own[key] / trees[key] for key in ("seconds", "cpu_seconds"))
+    failures = {"AUC": above < -AUC_BELOW, "seconds": seconds > TIMES, "processor seconds": cpu_seconds > TIMES}
+    missed = [name for name, is_missed in failures.items() if is_missed]
+    told = f"missed by {' and '.join(missed)}" if missed else "reached"
+    return (
+        f"- {table}: {told}. AUC {own['value']:.4f} against {trees['value']:.4f} ({above:+.4f}), {seconds:.1f} times "
+        f"the seconds, {cpu_seconds:.1f} times the processor seconds."
+    )
+
+
 def note(results: pl.DataFrame) -> str:
     """How the figures were measured, and which have fewer seeds than the others."""
     seeds = results.group_by("table", "model", maintain_order=True).agg(pl.col("seed").n_unique())
     most = seeds["seed"].max()
     fewer = [f"{row['model']} on {row['table']} ({row['seed']})" for row in seeds.to_dicts() if row["seed"] != most]
+    fewer += [f"{model} on {table} (none, so it is not counted above)" for table, model in _absent(results)]
     told = f" Fewer seeds: {', '.join(fewer)}." if fewer else ""
     threads, commits = (
         ", ".join(results[name].unique(maintain_order=True).cast(pl.String)) for name in ("threads", "commit")
@@ -179,10 +211,19 @@ def note(results: pl.DataFrame) -> str:
     )
 
 
+def _absent(results: pl.DataFrame) -> list[tuple[str, str]]:
+    """Tables with results but without those of a model, and the model."""
+    found = set(results.select("table", "model").iter_rows())
+    tables = in_order(results)
+    return [(table, model) for table in tables for model in MODELS if (table, model) not in found]
+
+
 def text(results: pl.DataFrame) -> str:
     """The text between the marks of the README."""
     parts = [counts(results), loss_table(results), note(results), "Other metrics:", other_table(results)]
-    parts += ["What a fit costs:", cost_table(results), "The tables:", source_table(results)]
+    parts += ["What a fit costs:", cost_table(results)]
+    wide = wide_notes(results)
+    parts += [*([wide] if wide else []), "The tables:", source_table(results)]
     return "\n\n".join(parts)
 
 
