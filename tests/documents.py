@@ -19,14 +19,14 @@ EXACT = "<!-- exact -->"
 SKIPPED = "..."
 _KIND = re.compile(r"^(\w+): (categorical|numerical|both)\b( \(\w+\))?")
 """The kind of a field, which targets decide: generated rows may differ from those of the guide."""
-_OF_NUMBERS = ("training the direct network", "training MDL on the same rows")
-"""Lines that only a table with numbers has."""
+_OF_NUMBERS = ("training the network that sees", "training MDL on top")
+"""Lines that only some tables have: with numbers, or with evidence."""
 """A line of an output that stands for lines left out."""
 
 _FENCE = re.compile(
     rf'^(?P<exact>{EXACT}\n)?```(?P<language>\w*)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^```$', re.M | re.S
 )
-_OWN_TO_ROWS = ("crosses of two fields:",)
+_OWN_TO_ROWS = ("crosses of two fields:", "evidence of")
 """Starts of lines whose rest follows from the rows."""
 _NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?: (?:ms|s|min|h|bytes|kB|MB|GB)\b)?"
 _NUMBERS = re.compile(rf"{_NUMBER}(?: {_NUMBER})*")
