@@ -5,8 +5,7 @@ in training, a value seen c times is replaced with probability a / (a + c), a = 
 once, hardly ever if it is frequent, because unknown values resemble rare ones. A floor trains the id in fields that
 have frequent values only. Evaluation and prediction never replace anything.
 
-Evidence of a frequent value is never that of a value without rows. So the combinations of some fields are told that
-nothing was seen; rare values need no such help, because the rows of other folds may not have them.
+An unknown value has no evidence either. So with an id, what the combinations of its field say is replaced too.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ from fielddep.encoding.rows import Batch, Layout, ListInput
 
 FLOOR = 1e-3
 """Smallest probability that a value is replaced."""
-UNSEEN = 0.01
-"""Probability that the evidence of a field is hidden."""
 MIN_REPLACED = 8
 """Values per epoch that the floor should replace in a field of a small table."""
 
@@ -61,8 +58,7 @@ class UnknownTraining:
             return batch
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + 500_009 + step)
         ids_BF = batch.inputs.ids_BF
-        drawn_BF = torch.rand(ids_BF.shape, generator=generator)
-        hidden_BF = drawn_BF < self.chance[ids_BF]
+        hidden_BF = torch.rand(ids_BF.shape, generator=generator) < self.chance[ids_BF]
         n_fields = hidden_BF.shape[1] - len(self.crosses)
         for position, (left, right) in enumerate(self.crosses, start=n_fields):
             # A cross of an unknown value is unknown too.
@@ -70,7 +66,7 @@ class UnknownTraining:
         lists = tuple(self._in_lists(one, generator) for one in batch.inputs.lists)
         inputs = batch.inputs._replace(ids_BF=torch.where(hidden_BF, self.rare_F, ids_BF), lists=lists)
         if inputs.evidence_BE is not None:
-            inputs = inputs._replace(evidence_BE=self._unseen(inputs.evidence_BE, drawn_BF < UNSEEN))
+            inputs = inputs._replace(evidence_BE=self._unseen(inputs.evidence_BE, hidden_BF))
         return replace(batch, inputs=inputs)
 
     def _unseen(self, evidence_BE: torch.Tensor, unseen_BF: torch.Tensor) -> torch.Tensor:
