@@ -43,7 +43,10 @@ class Observer:
         """Rows are split and encoded and all settings decided; training begins."""
 
     def on_part(self, name: str, n_batches: int, max_epochs: int) -> None:
-        """Training of a network begins: of the direct network of MDL with this name, or of the model itself, ""."""
+        """Training begins: of a direct network of MDL, of the trees of a blend, or, without a name, of the model.
+
+        Every tree is a batch of one pass.
+        """
 
     def on_step(self, step: int, n_rows: int, loss: float) -> None:
         """A batch was trained on, with its loss; or a tree was added, with its validation loss."""

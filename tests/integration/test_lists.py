@@ -25,7 +25,7 @@ from fielddep.store.store import Store
 from fielddep.training.fit import Trained, fit
 from fielddep.training.prepare import prepare
 from fielddep.training.tree_rows import TreeColumns
-from fielddep.training.trees import installed_trees
+from fielddep.training.trees import is_installed
 from tests.helpers import states
 from tests.streamed import small_chunks
 
@@ -264,7 +264,7 @@ def test_a_report_and_nearest_values_know_lists(trained: Trained) -> None:
 
 @pytest.mark.parametrize("name", ["lightgbm", "catboost"])
 def test_trees_get_counts_and_frequent_values(name: str) -> None:
-    if name not in installed_trees():
+    if not is_installed(name):
         pytest.skip(f"{name} is not installed")
     config = Config().replace({**{key: v for key, v in SETTINGS.items() if "model" not in key}, "data.shares": {}})
     prepared = prepare(shop(1500), config)
@@ -274,7 +274,7 @@ def test_trees_get_counts_and_frequent_values(name: str) -> None:
     rows = prepared.encoder.encode(shop(3, seed=1))[0]
     found = columns.columns(rows)
     lengths = [len(cell.split("|")) if cell else 0 for cell in shop(3, seed=1)["tags"]]
-    assert found[0].tolist() == lengths
+    assert found[len(columns.codes)].tolist() == lengths
     assert len(found) == 5 + 8 + 12 + len(WORDS)
     assert np.sum(found[5:13], axis=0).tolist() == lengths
 

@@ -1,10 +1,11 @@
-"""Bundle: the release format of a model. A folder of up to five files without pickle, each with its size and checksum.
+"""Bundle: the release format of a model. A folder of up to six files without pickle, each with its size and checksum.
 
     manifest.json         format, library version, model, settings, size and sha256 of the other files and of itself
     schema.json           schema, numeric scales and bins
     vocabulary.arrow      one row per value: field, value, id, count
     evidence.safetensors  training rows and sums of targets per joint value, if the model uses evidence
     weights.safetensors   the model's weights
+    trees.json            the trees of a blend, as LightGBM writes them
 
 Equal models give equal bytes: no time, user or path is written.
 """
@@ -12,6 +13,7 @@ Equal models give equal bytes: no time, user or path is written.
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -27,15 +29,21 @@ from fielddep.config.settings import Config
 from fielddep.encoding.encoder import Encoder
 from fielddep.errors import BundleError, FieldDepError, UserError
 from fielddep.nn import MODELS, build_model
+from fielddep.nn.blend import Blend
 from fielddep.nn.model import FieldModel
 from fielddep.store.format import CELLS, SCHEMA, VOCABULARY, encoder_files, load_encoder, save_encoder
-from fielddep.tables.files import MANIFEST, ManifestFormat, file_facts
+from fielddep.tables.files import MANIFEST, ManifestFormat, file_facts, write_json
+from fielddep.training.blend import load_trees
 from fielddep.training.fit import Trained, check_device
+from fielddep.training.trees import check_installed
 
 FORMAT = 1
 WEIGHTS = "weights.safetensors"
-FILES = (SCHEMA, VOCABULARY, CELLS, WEIGHTS)
-"""All but the manifest; a model without evidence has no cells."""
+TREES = "trees.json"
+FILES = (SCHEMA, VOCABULARY, CELLS, WEIGHTS, TREES)
+"""All but the manifest."""
+OPTIONAL = (CELLS, TREES)
+"""A model without evidence has no cells, and only a blend has trees."""
 _MANIFEST = ManifestFormat(what="bundle", version=FORMAT, error=BundleError)
 _FILE_ERRORS = (OSError, SafetensorError, pl.exceptions.PolarsError)
 
@@ -94,9 +102,11 @@ class Bundle:
             "model": self.config.model.name,
             "config": self.config.to_dict(),
         }
-        _MANIFEST.write(
-            folder, content, {name: file_facts(folder / name) for name in (*encoder_files(self.encoder), WEIGHTS)}
-        )
+        names = [*encoder_files(self.encoder), WEIGHTS]
+        if isinstance(self.model, Blend):
+            write_json(folder / TREES, [trees.text for trees in self.model.trees])
+            names.append(TREES)
+        _MANIFEST.write(folder, content, {name: file_facts(folder / name) for name in names})
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str = "cpu") -> Bundle:
@@ -114,7 +124,9 @@ class Bundle:
         if manifest["model"] not in MODELS:
             known = ", ".join(MODELS)
             raise BundleError(f"{folder / MANIFEST} holds a model {manifest['model']!r}; this fielddep knows {known}")
-        _MANIFEST.check_files(folder, manifest, [name for name in FILES if name != CELLS or name in manifest["files"]])
+        present = [name for name in FILES if name not in OPTIONAL or name in manifest["files"]]
+        _MANIFEST.check_files(folder, manifest, present)
+        check_installed(manifest["model"])
         try:
             return cls._build(folder, manifest, device)
         except (FieldDepError, LookupError, TypeError, RuntimeError, ValueError, *_FILE_ERRORS) as error:
@@ -130,6 +142,9 @@ class Bundle:
         regression = target.task == "regression"
         model = build_model(encoder.layout, target.n_outputs, config.model, regression=regression)
         model.load_state_dict(load_file(folder / WEIGHTS))
+        if isinstance(model, Blend):
+            texts = json.loads((folder / TREES).read_text("utf-8"))
+            model.trees = load_trees(model, texts, encoder, config)
         return cls(config=config, encoder=encoder, model=model.to(torch.device(device)).eval())
 
 

@@ -90,7 +90,7 @@ class Predictor:
         return pl.concat([frame for frame, _ in found])
 
     def predict_row(self, row: Mapping[str, object]) -> dict[str, Any]:
-        """The prediction for one row of plain values, under the column names of `predict` and with the same bits.
+        """The prediction for one row of plain values, under the column names of `predict`; the last bit may differ.
 
         Plain values take a path without a frame, which is faster. A row with a value that this path cannot handle
         exactly, such as a date, goes through a frame. There is no warning of unknown values.

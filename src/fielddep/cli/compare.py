@@ -142,12 +142,12 @@ def parse_rows(text: str | None, models: Collection[str]) -> tuple[int | None, d
 
 
 def log_skipped_models(models: str) -> None:
-    """Log which trees `all` skips because they are not installed."""
-    from fielddep.config import TREES
+    """Log which models `all` skips because their trees are not installed."""
+    from fielddep.config import MODEL_CONFIGS
     from fielddep.experiments.plan import ALL
-    from fielddep.training.trees import installed_trees
+    from fielddep.training.trees import is_installed
 
-    absent = [name for name in TREES if name not in installed_trees()]
+    absent = [name for name in MODEL_CONFIGS if not is_installed(name)]
     if ALL in models.split(",") and absent:
         log(f"skipped, not installed: {', '.join(absent)}; pip install 'fielddep[trees]'")
 

@@ -278,6 +278,8 @@ def _print_row(overview: RowsOverview, row: int, out: Path | None) -> None:
     title = f"row {overview.numbers[row]}: predicted {what} {effects.prediction_R[row]:.4f}"
     print_table(header, lines, title=title, texts=("value", "strongest source"))
     _log_omitted(len(effects.names) - MAX_FIELDS, "field", out, "effects.csv")
+    if overview.members is not None:
+        console().print(f"members: {overview.members.text(row)}")
     if overview.refinement is not None and explanation is not None:
         losses = explanation.loss_RSF[row].sum(axis=1)
         effect = overview.refinement.effect_RF[row, 0]

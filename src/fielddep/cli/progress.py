@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from fielddep.cli.console import console
 from fielddep.config.metrics import in_order
-from fielddep.config.trees import TreeConfig
 from fielddep.observer import JobResult, Observer
 from fielddep.wording import duration, rough_duration
 
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from fielddep.training.checkpoint import Evaluation
     from fielddep.training.prepare import Prepared
 
+DIRECT_KINDS = ("numbers", "evidence")
+"""Direct networks of MDL, named after what they see."""
 STAGES = {
     "read": "reading",
     "split": "splitting",
@@ -73,19 +74,17 @@ class ProgressBar(Observer):
         self.live.update(self.task, total=total, completed=share or 0.0, note=note)
 
     def on_prepared(self, prepared: Prepared) -> None:
-        """Note how many rows and batches one pass has."""
-        model, train = prepared.config.model, prepared.config.train
-        self.pass_rows, self.passes = len(prepared.parts["train"]), train.max_epochs
-        if isinstance(model, TreeConfig):  # all trees are one pass
-            self.pass_rows, self.passes = self.pass_rows * model.max_trees, 1
-            self.batches = model.max_trees
+        """Note how many rows one pass has."""
+        self.pass_rows = len(prepared.parts["train"])
 
     def on_part(self, name: str, n_batches: int, max_epochs: int) -> None:
-        """Note how many batches a pass has, and log which network is trained."""
+        """Note how many batches or trees a pass has, and log what is trained."""
         self.batches, self.passes = n_batches, max_epochs
         self.title = ""
-        if name:
+        if name in DIRECT_KINDS:
             self._log(f"training the network that sees {name}")
+        elif name:
+            self._log(f"training {name}")
         elif self.has_direct:
             self._log("training MDL on top of it")
         self.has_direct = bool(name)
@@ -102,10 +101,10 @@ class ProgressBar(Observer):
         epoch, batch = divmod(step - 1, self.batches)
         title = f"epoch {epoch + 1}/{self.passes}" if self.passes > 1 else "training"
         if title != self.title:
-            self._begin(title, self.pass_rows, completed=batch * n_rows)
+            self._begin(title, self.batches, completed=batch)
         self.n_rows += n_rows
         note = f"loss {loss:.4f}{self.validation}{self._rate(self.n_rows)}"
-        self.live.update(self.task, advance=n_rows, note=note)
+        self.live.update(self.task, advance=1, note=note)
 
     def on_evaluation(self, evaluation: Evaluation) -> None:
         """Log the evaluation of a training, but only show the loss of a trial."""

@@ -9,6 +9,7 @@ from fielddep.config.mdl import MDLConfig, ModelConfig
 
 MODEL_CONFIGS: Mapping[str, type[ModelConfig]] = {
     "mdl": MDLConfig,
+    "blend": trees.BlendConfig,
     "lr": factorization.LRConfig,
     "fm": factorization.FMConfig,
     "ffm": factorization.FFMConfig,
@@ -31,6 +32,6 @@ MODEL_CONFIGS: Mapping[str, type[ModelConfig]] = {
 }
 """Settings of every model by name."""
 TREES = tuple(name for name, config in MODEL_CONFIGS.items() if issubclass(config, trees.TreeConfig))
-"""Models of a comparison only; a bundle holds a network."""
+"""Models of a comparison only; a bundle holds a network, or a blend."""
 NETWORKS = tuple(name for name in MODEL_CONFIGS if name not in TREES)
 """Names that `model.name` accepts."""

@@ -106,7 +106,7 @@ class DeepConfig(EmbeddingConfig):
 class MDLConfig(ModelConfig):
     """Meta-Dependency Learning, with the symbols of the paper in brackets."""
 
-    name: Literal["mdl"] = setting("mdl", "model")
+    name: str = setting("mdl", "model")
     d_embed: int | None = setting(None, "size of an embedding (k)", at_least=1)
     n_inner_steps: int = setting(4, "label-free refinement steps per row (T)", at_least=0)
     inner_lr: float = setting(1.0, "step size of the refinement (eta)", at_least=0)

@@ -1,4 +1,4 @@
-"""Settings of the tree models of a comparison, named as in their libraries.
+"""Settings of tree models, named as in their libraries, and of the blend of MDL and trees.
 
 `training/trees.py` fixes all other parameters. From the section `train`, trees use `seed` and `threads` only; they have
 a learning rate of their own.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fielddep.config.mdl import Between, ModelConfig, OneOf, Space, setting
+from fielddep.config.mdl import Between, MDLConfig, ModelConfig, OneOf, Space, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +19,8 @@ class TreeConfig(ModelConfig):
 
     max_trees: int = setting(2000, "most trees (per class, if there are more than two)", at_least=1)
     patience: int = setting(50, "trees without a lower validation loss before training stops", at_least=1)
+    evidence: bool = setting(False, "see what rows with the same values did, if data.evidence counts it")
+    categories: bool = setting(True, "see categories next to the evidence")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,3 +94,31 @@ class CatBoostConfig(TreeConfig):
         {"model.learning_rate": 0.1, "model.depth": 8, "model.max_ctr_complexity": 2},
         {"model.learning_rate": 0.2, "model.depth": 6, "model.max_ctr_complexity": 1},
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlendConfig(MDLConfig):
+    """MDL and LightGBM, whose outputs are added with weights from validation rows (extra `trees`)."""
+
+    name: str = setting("blend", "model")
+    max_trees: int = setting(2000, "most trees of LightGBM (per class, if there are more than two)", at_least=1)
+    tree_patience: int = setting(50, "trees without a lower validation loss before its training stops", at_least=1)
+    num_leaves: int = setting(31, "most leaves of a tree", at_least=2)
+    learning_rate: float = setting(0.05, "factor of a tree's output", above=0)
+    min_child_samples: int = setting(40, "fewest rows of a leaf", at_least=1)
+    feature_fraction: float = setting(0.5, "share of the inputs that a tree sees", above=0)
+    lambda_l2: float = setting(2.0, "ridge on the leaves", at_least=0)
+
+    def trees(self, *, categories: bool) -> LightGBMConfig:
+        """The settings of LightGBM on evidence, with or without categories."""
+        return LightGBMConfig(
+            max_trees=self.max_trees,
+            patience=self.tree_patience,
+            evidence=True,
+            categories=categories,
+            num_leaves=self.num_leaves,
+            learning_rate=self.learning_rate,
+            min_child_samples=self.min_child_samples,
+            feature_fraction=self.feature_fraction,
+            lambda_l2=self.lambda_l2,
+        )

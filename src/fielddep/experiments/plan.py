@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from fielddep.config import MODEL_CONFIGS, NETWORKS
+from fielddep.config import MODEL_CONFIGS
 from fielddep.config.settings import Config, dotted_settings, read_toml
 from fielddep.errors import ConfigError, UserError
 from fielddep.observer import Observer
-from fielddep.training.trees import check_installed, installed_trees
+from fielddep.training.trees import check_installed, is_installed
 from fielddep.wording import did_you_mean
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ class Contender:
 VARIANTS: Mapping[str, Contender] = {
     "mdl-wo-dep": Contender(name="mdl-wo-dep", model="mdl", settings={"model.dependencies": "none"}),
     "mdl-global-dep": Contender(name="mdl-global-dep", model="mdl", settings={"model.dependencies": "global"}),
+    "lightgbm-evidence": Contender(
+        name="lightgbm-evidence", model="lightgbm", settings={"model.evidence": True, "model.categories": False}
+    ),
 }
 """Variants by name. A variant has the tuned settings of its model, so that nothing else differs."""
 
@@ -86,7 +89,7 @@ def find_contenders(names: str) -> tuple[Contender, ...]:
     """
     chosen: list[str] = []
     for name in filter(None, map(str.strip, names.split(","))):
-        chosen += [*NETWORKS, *installed_trees()] if name == ALL else [name]
+        chosen += [*filter(is_installed, MODEL_CONFIGS)] if name == ALL else [name]
     if not chosen:
         raise UserError(f"expected models such as mdl,fm or {ALL}, given {names!r}")
     return tuple(map(find_contender, dict.fromkeys(chosen)))

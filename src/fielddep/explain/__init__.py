@@ -11,6 +11,7 @@ from fielddep.explain.evidence import rank_evidence, row_evidence, uses_evidence
 from fielddep.explain.groups import group_rows
 from fielddep.explain.hiding import hide_fields, without_refinement
 from fielddep.explain.importance import hiding_importance, permutation_importance
+from fielddep.explain.members import row_members
 from fielddep.explain.neighbours import nearest_values
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "permutation_importance",
     "rank_evidence",
     "row_evidence",
+    "row_members",
     "score_distribution",
     "score_rows",
     "table_dependencies",

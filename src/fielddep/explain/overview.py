@@ -37,6 +37,7 @@ from fielddep.explain.groups import N_GROUPS, RowGroups, group_rows
 from fielddep.explain.heat_maps import MAX_ROWS, draw_dependencies, draw_groups, draw_rows, draw_steps
 from fielddep.explain.hiding import Effects, hide_fields, refines, without_refinement
 from fielddep.explain.importance import N_REPEATS, FieldImportance, hiding_importance, permutation_importance
+from fielddep.explain.members import Members, row_members
 from fielddep.explain.neighbours import NearestValues
 from fielddep.explain.plots import (
     draw_calibration,
@@ -63,6 +64,7 @@ class RowsOverview:
     refinement: Effects | None  # None for a model that does not refine
     explanation: Explanation | None  # None for a model without dependencies
     evidence: RowEvidence | None = None  # None for a model without it
+    members: Members | None = None  # None for a model that is not a blend
 
     def effects_frame(self) -> pl.DataFrame:
         """Effects of fields and of refinement, with row numbers."""
@@ -97,6 +99,7 @@ def overview_rows(
         refinement=without_refinement(bundle, rows, values=values) if refines(bundle) else None,
         explanation=explain_rows(bundle, rows, values=values) if learns_dependencies(bundle) else None,
         evidence=row_evidence(bundle, rows) if uses_evidence(bundle) else None,
+        members=row_members(bundle, rows),
     )
 
 
@@ -158,6 +161,8 @@ class OverviewFolder:
         self._frame("effects.csv", overview.effects_frame())
         if overview.evidence is not None:
             self._frame("evidence.csv", numbered(overview.evidence.to_frame(), overview.numbers))
+        if overview.members is not None:
+            self._frame("members.csv", numbered(overview.members.to_frame(), overview.numbers))
         drawn = list(enumerate(overview.numbers))[:MAX_DRAWN]
         for row, number in drawn:
             self._draw(f"row-{number}-effects.png", draw_effects, overview.effects, row=row, number=number)

@@ -10,10 +10,11 @@ import torch
 from fielddep.config.mdl import ModelConfig
 from fielddep.encoding.rows import Layout
 from fielddep.nn.baselines import BASELINES
+from fielddep.nn.blend import Blend
 from fielddep.nn.mdl import MDL
 from fielddep.nn.model import FieldModel
 
-MODELS: dict[str, Callable[[Layout, int, Any], FieldModel]] = {"mdl": MDL, **BASELINES}
+MODELS: dict[str, Callable[[Layout, int, Any], FieldModel]] = {"mdl": MDL, "blend": Blend, **BASELINES}
 """Constructors, which take columns of ids, number of outputs and settings."""
 
 

@@ -218,6 +218,7 @@ class RowFacts:
     effects: tuple[float, ...]  # how much each field raises the prediction; log-odds, or the unit of the target
     refinement: RefinementFacts | None  # its dependencies; None for a model without them
     seen: tuple[SeenFacts, ...] = ()  # the strongest first; empty for a model without evidence, and in older reports
+    members: str = ""  # what the members of a blend say, in words; empty for any other model
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from fielddep.explain.dependencies import Explanation, FieldDependencies, explai
 from fielddep.explain.evidence import combination_name, rank_evidence, row_evidence, uses_evidence
 from fielddep.explain.hiding import hide_fields, refines, unrefined
 from fielddep.explain.importance import permutation_importance
+from fielddep.explain.members import row_members
 from fielddep.explain.rows import Floats
 from fielddep.report.decisions import class_facts, threshold_facts
 from fielddep.report.facts import (
@@ -52,6 +53,7 @@ def _explained_rows(
     effects = hide_fields(bundle, table)
     found = explain_rows(bundle, table) if learns_dependencies(bundle) else None
     evidence = row_evidence(bundle, table, n_strongest=MAX_SEEN).rows if uses_evidence(bundle) else None
+    members = row_members(bundle, table)
     return tuple(
         RowFacts(
             why=why,
@@ -62,6 +64,7 @@ def _explained_rows(
             effects=tuple(effects.plotted_RF[at].tolist()),
             refinement=None if found is None else _refinement(found, at),
             seen=() if evidence is None else tuple(SeenFacts(text=str(s), effect=s.effect) for s in evidence[at]),
+            members="" if members is None else members.text(at),
         )
         for at, (why, row) in enumerate(chosen)
     )

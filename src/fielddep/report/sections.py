@@ -154,6 +154,7 @@ def _card(row: RowFacts, at: int, report: Report, scales: _Scales, plots: Plots)
         "article",
         tag("p", verdict, tag("span", f"row {row.number:,} of the {report.measured.rows}", class_="where")),
         tag("h3", f"{report.training.target}: predicted {row.predicted}, true value {row.truth}"),
+        *([tag("p", f"Its members predict: {row.members}.")] if row.members else []),
         tag("div", *columns, class_="columns"),
         *below,
         class_="row",

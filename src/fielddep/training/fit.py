@@ -24,6 +24,7 @@ from fielddep.encoding.split import Parts
 from fielddep.encoding.target import Target
 from fielddep.errors import ConfigError, TrainingError
 from fielddep.nn import build_model
+from fielddep.nn.blend import Blend
 from fielddep.nn.layers import BatchNorm
 from fielddep.nn.mdl import MDL
 from fielddep.nn.model import FieldModel
@@ -31,6 +32,7 @@ from fielddep.observer import Observer
 from fielddep.store.loader import Loader
 from fielddep.store.shards import StorePart
 from fielddep.store.store import Store
+from fielddep.training.blend import refit_blend, train_blend
 from fielddep.training.checkpoint import HISTORY, CheckpointFolder, Evaluation, History
 from fielddep.training.metrics import Measured, base_rate_metrics, measure
 from fielddep.training.mixing import find_mix
@@ -56,7 +58,7 @@ def check_device(name: str, setting: str = "device") -> None:
 
 MAIN = ""
 """Name of the model among the parts that are trained on their own. MDL's direct networks have the names of their kinds,
-and folders of checkpoints below that of the model."""
+and folders of checkpoints below that of the model; the trees of a blend have the names of its members."""
 Histories = Mapping[str, Sequence[Evaluation]]
 AnyTrainer = TypeVar("AnyTrainer", bound=Trainer)
 
@@ -163,7 +165,8 @@ def train(
     started = time.perf_counter()
     try:
         if isinstance(prepared.config.model, TreeConfig):
-            trees = train_trees(prepared, observer)
+            observer.on_part(MAIN, prepared.config.model.max_trees, 1)
+            trees = train_trees(prepared, prepared.config.model, observer)
             seconds = time.perf_counter() - started
             rate = len(prepared.parts["train"]) * trees.n_trained / seconds
             histories: Histories = {MAIN: trees.history}
@@ -192,6 +195,9 @@ def _train_network(
             )
     if isinstance(model, MDL) and model.mix_P is not None:
         find_mix(model, prepared.target, prepared.parts["validation"])
+    if isinstance(model, Blend):
+        trees = train_blend(model, prepared, observer)
+        histories |= {name: one.history for name, one in zip(model.members[1:], trees, strict=True)}
     return model, histories
 
 
@@ -220,6 +226,9 @@ def _refit(trained: Trained, observer: Observer) -> Trained:
             observer.on_refit(len(rows), passes.n)
             with torch_threads(settings.threads):
                 _trainer(Refit, part, settings, prepared, rows, observer, name, None).follow(passes)
+        if isinstance(model, Blend) and isinstance(trained.model, Blend):
+            model.share_P.copy_(trained.model.share_P)
+            refit_blend(model, trained.model.trees, prepared, rows, observer)
     finally:
         observer.on_end()
     return replace(trained, model=model, seconds=trained.seconds + time.perf_counter() - started)

@@ -1,4 +1,4 @@
-"""Mixing: the weights with which the parts of MDL add up, found on validation rows.
+"""Mixing: the weights with which the parts of MDL, or the members of a blend, add up, found on validation rows.
 
 The direct networks differ in what they get wrong, so their weighted sum is better than either. The paper's part is
 trained on top of this sum. Up to three non-negative weights can hardly overfit thousands of rows; they silence a part
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import torch
 
-from fielddep.encoding.rows import sample_rows
+from fielddep.encoding.rows import EncodedRows, sample_rows
 from fielddep.encoding.target import Target
 from fielddep.nn.mdl import MDL
 from fielddep.store.shards import StorePart
@@ -41,12 +41,15 @@ def find_mix(model: MDL, target: Target, validation: StorePart, *, direct_only: 
     for part in range(n_parts):
         model.mix_P.copy_(torch.eye(len(before))[part])
         outputs.append(model.outputs(rows).cpu().double())
+    before[:n_parts] = weights_of(torch.stack(outputs), before[:n_parts].cpu().double(), rows, target)
+    model.mix_P.copy_(before)
+
+
+def weights_of(outputs_PRC: torch.Tensor, start_P: torch.Tensor, rows: EncodedRows, target: Target) -> torch.Tensor:
+    """The best weights of outputs for rows with targets."""
     target_R = torch.as_tensor(rows.target_R)
     weight_R = None if rows.weight_R is None else torch.as_tensor(rows.weight_R)
-    before[:n_parts] = best_weights(
-        torch.stack(outputs), before[:n_parts].cpu().double(), target_R, weight_R, target.task
-    )
-    model.mix_P.copy_(before)
+    return best_weights(outputs_PRC, start_P, target_R, weight_R, target.task)
 
 
 def best_weights(

@@ -1,9 +1,10 @@
 """Rows for tree models: the encoded rows that all other models get, as columns of codes and numbers.
 
 - A categorical field gives its local ids as codes of categories, including 0 (missing) and 1 (rare or unknown).
-- A numerical field gives numbers in its order: the standardised number, the number of its quantile bin, or the paper's
-  bin of a count. A missing number is NaN.
+- A field with numbers gives them: as measured, standardised, the number of its quantile bin, or the paper's bin of a
+  count. A missing number is NaN.
 - A list or text gives the number of its values, and a column of 0 and 1 for each of its most frequent values.
+- Evidence, if it is wanted, gives all statements; then the codes of categories may be left out.
 - Crosses are skipped, because trees find their own.
 
 Shape legend: R rows.
@@ -38,38 +39,58 @@ class TreeColumns:
     """How the columns of encoded rows become those of a tree model.
 
     Attributes:
-        numbers_of: per field None for categories, else the number of every local id, NaN if it has none.
+        codes: fields that give codes of categories; their columns come first.
+        numbers: fields that give numbers.
+        numbers_of: for fields with bins, the number of every local id, NaN if it has none.
         scaled: column of the standardised numbers, for fields that have one.
+        measured: column of the measures, for fields that have one.
         n_ids: number of ids per field.
         lists: for fields with several values per row, how many of the values have columns, behind those of all fields.
+        evidence: whether statements are the last columns.
     """
 
-    numbers_of: tuple[npt.NDArray[np.float32] | None, ...]
-    scaled: dict[int, int]
+    codes: tuple[int, ...]
+    numbers: tuple[int, ...]
+    numbers_of: Mapping[int, npt.NDArray[np.float32]]
+    scaled: Mapping[int, int]
+    measured: Mapping[int, int]
     n_ids: tuple[int, ...]
     lists: Mapping[int, int]
+    evidence: bool = False
 
     @classmethod
-    def of(cls, encoder: Encoder) -> TreeColumns:
-        """The columns of an encoder's fields."""
-        layout = encoder.layout
+    def of(cls, encoder: Encoder, *, evidence: bool = False, categories: bool = True) -> TreeColumns:
+        """The columns of an encoder's fields; without evidence, categories are kept in any case."""
+        layout, fields = encoder.layout, range(len(encoder.field_encoders))
+        found = {f: _numbers_of(encoder.field_encoders[f]) for f in fields}
+        numbers_of = {f: numbers for f, numbers in found.items() if numbers is not None}
+        evidence = evidence and bool(layout.evidence)
+        plain = (f for f in fields if f not in numbers_of and f not in layout.lists)
         return cls(
-            numbers_of=tuple(_numbers_of(field_encoder) for field_encoder in encoder.field_encoders),
+            codes=tuple(plain) if categories or not evidence else (),
+            numbers=tuple(f for f in fields if f in numbers_of or f in layout.lists or f in layout.measured),
+            numbers_of=numbers_of,
             scaled={field: place for place, field in enumerate(layout.numerical)},
-            n_ids=layout.n_ids[: len(encoder.field_encoders)],
+            measured={field: place for place, field in enumerate(layout.measured)},
+            n_ids=layout.n_ids[: len(fields)],
             lists={field: min(layout.n_ids[field] - FIRST_ID, N_LIST_VALUES) for field in layout.lists},
+            evidence=evidence,
         )
 
     @property
     def categorical(self) -> list[int]:
-        """Positions of the categorical fields."""
-        numbers = enumerate(self.numbers_of)
-        return [field for field, of_ids in numbers if of_ids is None and field not in self.lists]
+        """Positions of the columns of codes."""
+        return list(range(len(self.codes)))
 
     def columns(self, rows: EncodedRows) -> list[Column]:
-        """One array per field, int32 codes or float32 numbers, and those of the values of lists."""
-        own = [self._column(rows, field) for field in range(len(self.numbers_of))]
-        return [*own, *(column for field in self.lists for column in self._values(rows, field))]
+        """One array per column, int32 codes or float32 numbers."""
+        found: list[Column] = [rows.ids_RF[:, field] for field in self.codes]
+        found += [self._numbers(rows, field) for field in self.numbers]
+        found += [column for field in self.lists for column in self._values(rows, field)]
+        if self.evidence:
+            assert rows.evidence_RE is not None
+            found += list(rows.evidence_RE.astype(np.float32).T)
+        return found
 
     def _values(self, rows: EncodedRows, field: int) -> list[Column]:
         """For each of the most frequent values of a list, which have the lowest ids, whether a row has it."""
@@ -79,23 +100,24 @@ class TreeColumns:
         present[lists.row_V[frequent_V], lists.values[frequent_V]] = 1.0
         return list(present.T[FIRST_ID:])
 
-    def _column(self, rows: EncodedRows, field: int) -> Column:
+    def _numbers(self, rows: EncodedRows, field: int) -> npt.NDArray[np.float32]:
         if field in self.lists:
             lists = rows.lists_R(field)
             empty_R = lists.values[lists.offsets[:-1]] == MISSING_ID
             return np.where(empty_R, 0, lists.lengths).astype(np.float32)
-        ids_R: npt.NDArray[np.int32] = rows.ids_RF[:, field]
-        numbers = self.numbers_of[field]
-        if numbers is None:
-            return ids_R
+        if field in self.measured:
+            assert rows.measures_RM is not None
+            measures_R: npt.NDArray[np.float32] = rows.measures_RM[:, self.measured[field]]
+            return measures_R
+        ids_R = rows.ids_RF[:, field]
         if field not in self.scaled:
-            return numbers[ids_R]
+            return self.numbers_of[field][ids_R]
         scaled_R = rows.numbers_RN[:, self.scaled[field]]
         return np.where(ids_R == MISSING_ID, np.float32(np.nan), scaled_R)
 
     def matrix(self, columns: Sequence[Column]) -> npt.NDArray[np.floating]:
         """All columns in one array, whose type holds every code exactly."""
-        exact = all(self.n_ids[field] <= EXACT_IN_FLOAT32 for field in self.categorical)
+        exact = all(self.n_ids[field] <= EXACT_IN_FLOAT32 for field in self.codes)
         return np.stack(columns, axis=1, dtype=np.float32 if exact else np.float64)
 
 

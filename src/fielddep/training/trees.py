@@ -1,4 +1,4 @@
-"""LightGBM and CatBoost on encoded rows, with their native handling of categories (extra `trees`).
+"""LightGBM and CatBoost on encoded rows, with their native handling of categories or on evidence (extra `trees`).
 
 They get the same rows, weights and split as all other models (`tree_rows.py` has the form) and stop early on the same
 validation loss. Predictions use the best number of trees.
@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -21,11 +21,13 @@ import numpy.typing as npt
 import torch
 
 from fielddep.config import TREES
+from fielddep.config.settings import Config
 from fielddep.config.trees import CatBoostConfig, LightGBMConfig, TreeConfig
 from fielddep.encoding.rows import EncodedRows
 from fielddep.encoding.target import Target
 from fielddep.errors import MissingExtraError
 from fielddep.observer import Observer
+from fielddep.store.shards import StorePart
 from fielddep.training.checkpoint import Evaluation
 from fielddep.training.metrics import measure
 from fielddep.training.prepare import Prepared
@@ -33,6 +35,8 @@ from fielddep.training.tree_rows import TreeColumns, TreeTable
 
 TREES_PER_EVALUATION = 25
 """Trees between two validation losses in the history."""
+FEW_ROWS = 512
+"""Rows up to which one thread predicts: starting others would take longer."""
 Matrix = npt.NDArray[Any]
 
 
@@ -45,6 +49,8 @@ class TrainedTrees:
         predict: raw outputs for columns, with the best number of trees.
         n_parameters: leaves and splits of these trees.
         n_trained: trees trained until early stopping.
+        n_best: trees that are used.
+        text: the trees as a bundle keeps them; None for CatBoost.
         history: validation losses during training, then the metrics of the best number of trees.
     """
 
@@ -52,6 +58,8 @@ class TrainedTrees:
     predict: Callable[[list[Any]], Matrix]
     n_parameters: int
     n_trained: int
+    n_best: int
+    text: str | None = None
     history: Sequence[Evaluation] = ()
 
     def outputs(self, rows: EncodedRows) -> torch.Tensor:
@@ -61,11 +69,22 @@ class TrainedTrees:
 
 @dataclass(frozen=True, kw_only=True)
 class TreeJob:
-    """What a library needs to train trees."""
+    """What a library needs to train trees.
+
+    Attributes:
+        data: rows and settings of the training.
+        config: settings of the trees.
+        columns: what they see.
+        train: rows to train on.
+        validation: rows that stop the training early; None trains `config.max_trees` trees.
+        log: is told about every tree.
+    """
 
     data: Prepared
+    config: TreeConfig
     columns: TreeColumns
-    parts: Mapping[str, TreeTable]
+    train: TreeTable
+    validation: TreeTable | None
     log: TreeLog
 
 
@@ -106,7 +125,7 @@ class TreeLog:
 
 def library_settings(config: TreeConfig) -> dict[str, Any]:
     """The settings that the library knows by the same names; it decides those that are None."""
-    ours = ("name", "max_trees", "patience")
+    ours = ("name", "max_trees", "patience", "evidence", "categories")
     return {key: value for key, value in asdict(config).items() if key not in ours and value is not None}
 
 
@@ -132,49 +151,64 @@ _TASKS = {
 def train_lightgbm(job: TreeJob) -> TrainedTrees:
     """Train with early stopping on the validation rows."""
     lgb = importlib.import_module("lightgbm")
-    config, columns, log = job.data.config.model, job.columns, job.log
+    config, columns, log = job.config, job.columns, job.log
     assert isinstance(config, LightGBMConfig)
-    train, validation = (
-        lgb.Dataset(
-            columns.matrix(part.columns), part.target, weight=part.weight, categorical_feature=columns.categorical
-        )
-        for part in (job.parts["train"], job.parts["validation"])
-    )
-    validation.reference = train
+
+    def dataset(part: TreeTable) -> Any:
+        x = columns.matrix(part.columns)
+        return lgb.Dataset(x, part.target, weight=part.weight, categorical_feature=columns.categorical)
+
+    train, held_out = dataset(job.train), []
+    if job.validation is not None:
+        held_out = [dataset(job.validation)]
+        held_out[0].reference = train
     booster = lgb.train(
-        {**lightgbm_settings(job.data), "max_bin_by_feature": _max_bins(columns)},
+        {**lightgbm_settings(job.data, config), "max_bin_by_feature": _max_bins(columns, len(job.train.columns))},
         train,
         config.max_trees,
-        valid_sets=[validation],
+        valid_sets=held_out,
         callbacks=[
             lgb.early_stopping(config.patience, verbose=False),
             lambda env: log.add(env.evaluation_result_list[0][2]),
-        ],
+        ]
+        if held_out
+        else [],
     )
     best = booster.best_iteration or booster.current_iteration()
-    n_threads = job.data.config.train.threads or 0
+    text = booster.model_to_string(num_iteration=best)
+    return lightgbm_from(text, columns, job.data.config, n_trained=booster.current_iteration())
+
+
+def lightgbm_from(text: str, columns: TreeColumns, config: Config, *, n_trained: int | None = None) -> TrainedTrees:
+    """Trees from the text of LightGBM, all of which are used."""
+    booster = importlib.import_module("lightgbm").Booster(model_str=text)
+    n_threads = config.train.threads or 0
 
     def predict(given: list[Any]) -> Matrix:
         x = columns.matrix(given)
-        return np.asarray(booster.predict(x, raw_score=True, num_iteration=best, num_threads=n_threads))
+        return np.asarray(booster.predict(x, raw_score=True, num_threads=n_threads if len(x) > FEW_ROWS else 1))
 
-    trees = booster.dump_model(num_iteration=best)["tree_info"]
-    n_parameters = sum(2 * tree["num_leaves"] - 1 for tree in trees)
-    return TrainedTrees(columns=columns, predict=predict, n_parameters=n_parameters, n_trained=log.n_trees)
+    n_parameters = sum(2 * tree["num_leaves"] - 1 for tree in booster.dump_model()["tree_info"])
+    n_best = booster.current_iteration()
+    return TrainedTrees(
+        columns=columns,
+        predict=predict,
+        n_parameters=n_parameters,
+        n_trained=n_trained or n_best,
+        n_best=n_best,
+        text=text,
+    )
 
 
-def _max_bins(columns: TreeColumns) -> list[int]:
+def _max_bins(columns: TreeColumns, n_columns: int) -> list[int]:
     """A bin for every value of a categorical field; LightGBM's default for numbers."""
-    categorical = set(columns.categorical)
-    n_ids = enumerate(columns.n_ids)
-    of_fields = [max(DEFAULT_BINS, n) if field in categorical else DEFAULT_BINS for field, n in n_ids]
-    return of_fields + [DEFAULT_BINS] * sum(columns.lists.values())
+    of_codes = [max(DEFAULT_BINS, columns.n_ids[field]) for field in columns.codes]
+    return of_codes + [DEFAULT_BINS] * (n_columns - len(of_codes))
 
 
-def lightgbm_settings(data: Prepared) -> dict[str, Any]:
+def lightgbm_settings(data: Prepared, config: TreeConfig) -> dict[str, Any]:
     """The parameters that LightGBM is called with."""
-    config, (objective, metric) = data.config.model, _TASKS[data.target.task]
-    assert isinstance(config, LightGBMConfig)
+    objective, metric = _TASKS[data.target.task]
     common = {"seed": data.config.train.seed, "num_threads": data.config.train.threads or 0}
     classes = {"num_class": data.target.n_outputs} if data.target.task == "multiclass" else {}
     return {**LIGHTGBM_FIXED, **library_settings(config), **common, **classes, "objective": objective, "metric": metric}
@@ -188,9 +222,10 @@ def train_catboost(job: TreeJob) -> TrainedTrees:
     """Train with early stopping on the validation rows."""
     catboost = importlib.import_module("catboost")
     data, log = job.data, job.log
+    assert job.validation is not None
     model = catboost.CatBoost(catboost_settings(data))
     watch = _Watch(log, squared=data.target.task == "regression")
-    train, validation = (_pool(job, part.columns, part) for part in (job.parts["train"], job.parts["validation"]))
+    train, validation = (_pool(job, part.columns, part) for part in (job.train, job.validation))
     model.fit(train, eval_set=validation, callbacks=[watch])
     if watch.raised is not None:
         raise watch.raised
@@ -203,7 +238,13 @@ def train_catboost(job: TreeJob) -> TrainedTrees:
     leaves = np.asarray(model.get_tree_leaf_counts(), dtype=np.int64)
     # All leaves of a tree lie at the same depth, and all splits of a level are one.
     n_parameters = int(leaves.sum()) * data.target.n_outputs + int(np.log2(leaves).sum())
-    return TrainedTrees(columns=job.columns, predict=predict, n_parameters=n_parameters, n_trained=log.n_trees)
+    return TrainedTrees(
+        columns=job.columns,
+        predict=predict,
+        n_parameters=n_parameters,
+        n_trained=log.n_trees,
+        n_best=len(leaves),
+    )
 
 
 def _pool(job: TreeJob, columns: list[Any], part: TreeTable | None = None) -> Any:
@@ -244,26 +285,36 @@ class _Watch:
 
 
 LIBRARIES = {"lightgbm": train_lightgbm, "catboost": train_catboost}
+_LIBRARY_OF = {**{name: name for name in TREES}, "blend": "lightgbm"}
 
 
-def installed_trees() -> tuple[str, ...]:
-    """Names of the tree models whose library is installed."""
-    return tuple(name for name in TREES if importlib.util.find_spec(name) is not None)
+def is_installed(name: str) -> bool:
+    """Whether the tree library of a model, if it needs one, is installed."""
+    library = _LIBRARY_OF.get(name)
+    return library is None or importlib.util.find_spec(library) is not None
 
 
 def check_installed(name: str) -> None:
-    """Raise `MissingExtraError`, which names the extra, for a tree model whose library is not installed."""
-    if name in TREES and name not in installed_trees():
-        raise MissingExtraError(f"{name} is not installed; pip install 'fielddep[trees]'")
+    """Raise `MissingExtraError`, which names the extra, for a model whose tree library is not installed."""
+    if not is_installed(name):
+        library = _LIBRARY_OF[name]
+        what = f"{name} is" if name == library else f"{name} needs {library}, which is"
+        raise MissingExtraError(f"{what} not installed; pip install 'fielddep[trees]'")
 
 
-def train_trees(data: Prepared, observer: Observer) -> TrainedTrees:
-    """Train the tree model that the settings name, with early stopping on the validation rows."""
-    assert isinstance(data.config.model, TreeConfig)
-    check_installed(data.config.model.name)
-    columns = TreeColumns.of(data.encoder)
-    parts = {name: TreeTable.of(columns, data.parts[name]) for name in ("train", "validation")}
-    log = TreeLog(data.target, len(parts["train"]), observer)
-    trees = LIBRARIES[data.config.model.name](TreeJob(data=data, columns=columns, parts=parts, log=log))
-    validation = measure(trees.outputs, data.target, data.parts["validation"].chunks()).metrics
-    return replace(trees, history=(*log.history, log.evaluation(validation, best=True)))
+def train_trees(
+    data: Prepared, config: TreeConfig, observer: Observer, *, rows: StorePart | None = None
+) -> TrainedTrees:
+    """Train trees with early stopping on the validation rows; or, given other rows, `config.max_trees` on those."""
+    check_installed(config.name)
+    columns = TreeColumns.of(data.encoder, evidence=config.evidence, categories=config.categories)
+    train = TreeTable.of(columns, data.parts["train"] if rows is None else rows)
+    validation = TreeTable.of(columns, data.parts["validation"]) if rows is None else None
+    log = TreeLog(data.target, len(train), observer)
+    trees = LIBRARIES[config.name](
+        TreeJob(data=data, config=config, columns=columns, train=train, validation=validation, log=log)
+    )
+    if rows is not None:
+        return trees
+    metrics = measure(trees.outputs, data.target, data.parts["validation"].chunks()).metrics
+    return replace(trees, history=(*log.history, log.evaluation(metrics, best=True)))
