@@ -1,7 +1,7 @@
 # make demo    set up and run the whole way on real data
-# make test    set up and run the tests
-# make quick   lint, types and all but the slow tests
-# make check   lint, types, tests, doctests, README examples
+# make test    set up and run lint, types, tests, doctests and README examples
+# make quick   the same without the slow tests
+# make check   the same as test, and how much of the code the tests reach
 # make docs    build the user guide into site/
 # make bench   speed and memory, compared with other programs; make bench-size, bench-accuracy, bench-tables: the others
 PYTHON ?= python3
@@ -19,13 +19,16 @@ $(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/fielddep/
 demo: $(STAMP)
 	$(BIN)/fielddep demo --out demo-run --force
 
-test: check
+PYTEST := FIELDDEP_KERNELS=native OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+
+test: lint types
+	$(PYTEST)
 
 quick: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m 'not slow' -q
 
 check: lint types
-	FIELDDEP_KERNELS=native OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term:skip-covered --cov-fail-under=95
+	$(PYTEST) --cov --cov-report=term:skip-covered --cov-fail-under=95
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

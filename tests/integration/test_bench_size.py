@@ -69,7 +69,7 @@ def run_script(name: str, *arguments: str, cwd: Path) -> str:
 
 def test_recipes_from_raw_files_to_figures(tmp_path: Path) -> None:
     """Prepare, train and evaluate from generated raw files of each format."""
-    settings = ("--set", "model.d_embed=2", "--set", "train.threads=1", "--set", "train.batch_size=256")
+    settings = ("--set", "model.d_embed=2", "--set", "train.threads=1", "--set", "train.max_epochs=3")
     common = ("--scratch", "scratch", "--rows", "3000", "--models", "mdl", "--out", "recipes.csv")
     run_script("recipes.py", *common, *settings, cwd=tmp_path)
     rows = rows_of(tmp_path / "recipes.csv")

@@ -251,6 +251,9 @@ def _choose_related(table: CodedTable, encoder: Encoder, config: Config, parts: 
 
 # --- crosses --------------------------------------------------------------------------------------------------
 
+MAX_CROSSED = 320
+"""Fields whose pairs are all tried as crosses; of more fields, only those that are related to each other."""
+
 
 def _learn_crosses(
     table: CodedTable, encoder: Encoder, config: Config, parts: ReadParts, n_train: int
@@ -261,6 +264,8 @@ def _learn_crosses(
     tables = ColumnTables(table, encoder)
     if data.crosses == "auto":
         plain = tuple(f for f in range(len(names)) if f not in encoder.layout.lists)
+        if len(plain) > MAX_CROSSED and encoder.related is not None:
+            plain = tuple(f for f in plain if f in encoder.related)
         rows = _TrainingRows(tables=tables, parts=parts, fields=plain)
         found = find_crosses(n_train, [n_ids[f] for f in plain], rows.take)
         pairs = [(plain[left], plain[right]) for left, right in found]

@@ -16,6 +16,7 @@ from fielddep.training.mixing import MAX_ROWS, weights_of
 from fielddep.training.prepare import Prepared
 from fielddep.training.tree_rows import TreeColumns
 from fielddep.training.trees import TrainedTrees, lightgbm_from, train_trees
+from fielddep.training.unknown import UnknownTraining
 
 
 def train_blend(model: Blend, prepared: Prepared, observer: Observer) -> list[TrainedTrees]:
@@ -23,7 +24,7 @@ def train_blend(model: Blend, prepared: Prepared, observer: Observer) -> list[Tr
     found = []
     for name, config in zip(model.members[1:], _settings(model, prepared), strict=True):
         observer.on_part(name, config.max_trees, 1)
-        found.append(train_trees(prepared, config, observer))
+        found.append(train_trees(prepared, config, observer, hide=_hiding(prepared)))
     model.trees = found
     rows = sample_rows(prepared.parts["validation"].chunks(), MAX_ROWS).rows
     outputs_PRC = model.member_outputs(rows).cpu().double()
@@ -37,7 +38,8 @@ def refit_blend(
     """Add trees of all rows to a new model, as many as the first training kept."""
     found = []
     for config, first in zip(_settings(model, prepared), trained, strict=True):
-        found.append(train_trees(prepared, replace(config, max_trees=first.n_best), observer, rows=rows))
+        config = replace(config, max_trees=first.n_best)
+        found.append(train_trees(prepared, config, observer, rows=rows, hide=_hiding(prepared)))
     model.trees = found
 
 
@@ -53,3 +55,8 @@ def _settings(model: Blend, prepared: Prepared) -> list[LightGBMConfig]:
     config = prepared.config.model
     assert isinstance(config, BlendConfig)
     return [config.trees(categories=name == MEMBERS[2]) for name in model.members[1:]]
+
+
+def _hiding(prepared: Prepared) -> UnknownTraining:
+    encoder, train = prepared.encoder, prepared.config.train
+    return UnknownTraining(encoder.layout, encoder.counts, rate=train.unknown_rate, seed=train.seed)

@@ -24,6 +24,7 @@ from fielddep.encoding.field import FieldEncoder
 from fielddep.encoding.rows import EncodedRows
 from fielddep.encoding.vocabulary import FIRST_ID, MISSING_ID
 from fielddep.store.shards import StorePart
+from fielddep.training.unknown import UnknownTraining
 
 N_LIST_VALUES = 50
 """Most frequent values of a list that have a column of their own."""
@@ -130,9 +131,11 @@ class TreeTable:
     weight: Vector | None
 
     @classmethod
-    def of(cls, columns: TreeColumns, rows: StorePart) -> TreeTable:
-        """Read the rows of a part."""
+    def of(cls, columns: TreeColumns, rows: StorePart, hide: UnknownTraining | None = None) -> TreeTable:
+        """Read the rows of a part; with `hide`, some values are replaced as in the training of a network."""
         chunks = list(rows.chunks())
+        if hide is not None:
+            chunks = [hide.rows(chunk, step) for step, chunk in enumerate(chunks)]
         parts = [columns.columns(chunk) for chunk in chunks]
         targets = [chunk.target_R for chunk in chunks if chunk.target_R is not None]
         weights = [chunk.weight_R for chunk in chunks if chunk.weight_R is not None]

@@ -32,6 +32,7 @@ from fielddep.training.checkpoint import Evaluation
 from fielddep.training.metrics import measure
 from fielddep.training.prepare import Prepared
 from fielddep.training.tree_rows import TreeColumns, TreeTable
+from fielddep.training.unknown import UnknownTraining
 
 TREES_PER_EVALUATION = 25
 """Trees between two validation losses in the history."""
@@ -303,12 +304,20 @@ def check_installed(name: str) -> None:
 
 
 def train_trees(
-    data: Prepared, config: TreeConfig, observer: Observer, *, rows: StorePart | None = None
+    data: Prepared,
+    config: TreeConfig,
+    observer: Observer,
+    *,
+    rows: StorePart | None = None,
+    hide: UnknownTraining | None = None,
 ) -> TrainedTrees:
-    """Train trees with early stopping on the validation rows; or, given other rows, `config.max_trees` on those."""
+    """Train trees with early stopping on the validation rows; or, given other rows, `config.max_trees` on those.
+
+    With `hide`, trees learn what an unknown value means; libraries do not, so rivals in a comparison do without.
+    """
     check_installed(config.name)
     columns = TreeColumns.of(data.encoder, evidence=config.evidence, categories=config.categories)
-    train = TreeTable.of(columns, data.parts["train"] if rows is None else rows)
+    train = TreeTable.of(columns, data.parts["train"] if rows is None else rows, hide)
     validation = TreeTable.of(columns, data.parts["validation"]) if rows is None else None
     log = TreeLog(data.target, len(train), observer)
     trees = LIBRARIES[config.name](

@@ -16,7 +16,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fielddep.encoding.rows import Batch, Layout, ListInput
+from fielddep.encoding.ragged import Ragged
+from fielddep.encoding.rows import EVIDENCE, IDS, Batch, EncodedRows, Layout, ListInput, RowArray, list_name
 
 FLOOR = 1e-3
 """Smallest probability that a value is replaced."""
@@ -68,6 +69,20 @@ class UnknownTraining:
         if inputs.evidence_BE is not None:
             inputs = inputs._replace(evidence_BE=self._unseen(inputs.evidence_BE, hidden_BF))
         return replace(batch, inputs=inputs)
+
+    def rows(self, rows: EncodedRows, step: int) -> EncodedRows:
+        """The same for encoded rows, for a model that takes no batches."""
+        if not self.active:
+            return rows
+        inputs = self(rows.batch(), step).inputs
+        offsets_F = rows.layout.offsets_F
+        changed: dict[str, RowArray] = {IDS: (inputs.ids_BF.numpy() - offsets_F).astype(np.int32)}
+        for one in inputs.lists:
+            values = (one.ids_V.numpy() - offsets_F[one.column]).astype(np.int32)
+            changed[list_name(one.column)] = Ragged(values, rows.lists_R(one.column).offsets)
+        if inputs.evidence_BE is not None:
+            changed[EVIDENCE] = inputs.evidence_BE.numpy()
+        return rows.with_arrays(**changed)
 
     def _unseen(self, evidence_BE: torch.Tensor, unseen_BF: torch.Tensor) -> torch.Tensor:
         """The evidence without what combinations of some fields say: a statement of 0, of 0 rows."""
