@@ -13,7 +13,7 @@ from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import Predictor
 from fielddep.config.settings import Config
 from fielddep.encoding.rows import EVIDENCE
-from fielddep.errors import SchemaError
+from fielddep.errors import SchemaError, SplitError
 from fielddep.explain.hiding import hide_field
 from fielddep.nn.mdl import MDL
 from fielddep.store.build import build_store
@@ -83,6 +83,31 @@ def test_rows_of_a_group_do_not_inform_each_other() -> None:
     of_users = evidence.combinations.index((0,))
     said = rows.arrays[EVIDENCE][:, of_users * evidence.width + evidence.width - 1]
     assert (said == 0).all()  # all rows of a user are in one fold
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_groups_of_a_split_that_is_given_do_not_inform_each_other(given: bool, tmp_path: Path) -> None:
+    """As parts, or as a column; the users are no field unless they are listed."""
+    rng = np.random.default_rng(0)
+    parts = rng.choice(3, size=N_USERS, p=[0.7, 0.2, 0.1])[FRAME["user"].str.slice(1).cast(pl.Int64)].astype(np.uint8)
+    frame = FRAME.with_columns(part=pl.Series(["train", "valid", "test"]).gather(parts))
+    by_column = {"split__method": "column", "split__column": "part"}
+    wanted = config(split__group="user", data__fields=["user", "item"], **({} if given else by_column))
+    store = build_store(frame, wanted, parts=parts if given else None)
+    rows, evidence = store.part("train").rows(), store.encoder.evidence
+    assert evidence is not None
+    said = rows.arrays[EVIDENCE].reshape(len(rows), len(evidence.cells), evidence.width)
+    assert (said[:, evidence.combinations.index((0,)), -1] == 0).all()
+    assert (said[:, evidence.combinations.index((1,)), -1] > 0).all()
+    unlisted = build_store(frame.drop("part") if given else frame, config(split__group="user"), parts=parts)
+    assert "user" not in unlisted.encoder.schema.field_names
+
+
+def test_groups_that_cannot_be_are_refused() -> None:
+    with raises(SplitError, "split.group names 'usr'", "did you mean 'user'"):
+        build_store(FRAME, config(split__group="usr"))
+    with raises(SplitError, "split.method is group", "remove split.group"):
+        build_store(FRAME, config(split__method="group", split__column="user", split__group="item"))
 
 
 def test_earlier_rows_know_nothing_of_later_ones() -> None:

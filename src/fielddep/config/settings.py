@@ -135,11 +135,21 @@ class SplitConfig:
         "column (a column holds train, validation or test)",
     )
     column: str | None = setting(None, "column of the group, time or column method; it is not a field unless listed")
+    group: str | None = setting(
+        None,
+        "column of groups whose rows belong together, where another method divides them, such as column: no row is "
+        "told what others of its group did; it is not a field unless listed",
+    )
     validation: float = setting(0.1, "share of rows held out for early stopping", at_least=0, below=1)
     test: float = setting(
         0.1, "share of rows held out for the final metrics; 0 trains on all but validation", at_least=0, below=1
     )
     seed: int = setting(0, "seed of the split", at_least=0, below=2**32)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that decide, which are no fields unless listed."""
+        return tuple(filter(None, (self.column, self.group)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -247,13 +247,13 @@ def needed_columns(schema: pl.Schema, config: Config) -> list[str]:
     Raises:
         SchemaError: for a column of structs or bytes, or lists that are not a field.
     """
-    wanted = {config.data.target, config.data.weight, *candidate_names(schema.names(), config)}
+    wanted = {config.data.target, config.data.weight, config.split.group, *candidate_names(schema.names(), config)}
     if config.split.method in BY_COLUMN:
         wanted.add(config.split.column)
     names = [name for name in schema.names() if name in wanted]
     for name in names:
         canonical(pl.Series(name, [], dtype=schema[name]))
-        if is_list(schema[name]) and name in (config.data.target, config.data.weight, config.split.column):
+        if is_list(schema[name]) and name in (config.data.target, config.data.weight, *config.split.columns):
             raise SchemaError(
                 f"target, weight and split need one value per row; column {name!r} has lists. Name another"
             )
@@ -293,7 +293,7 @@ class TableInterner:
         self.names = needed_columns(schema, config)
         self.cells: Cells = MemoryCells() if cells is None else cells
         self.sizes = sizes
-        special = {config.data.target, config.data.weight, config.split.column}
+        special = {config.data.target, config.data.weight, *config.split.columns}
         self.interners = [
             ColumnInterner(
                 name,
@@ -358,7 +358,7 @@ def _number_policy(name: str, config: Config) -> NumberPolicy:
         return "always"
     if name == data.target:
         return "always" if data.task in ("auto", "regression") else "never"
-    if name == split.column:
+    if name in split.columns:
         return "times" if split.method == "time" and name not in (data.fields or ()) else "never"
     kind = known_kind(name, data)
     if kind is None and name not in (*data.shares, *data.shares.values()):

@@ -136,7 +136,7 @@ def build_schema(planned: Mapping[str, Plan], target: Target, config: Config) ->
     skipped = tuple((name, reason) for name, reason in planned.items() if isinstance(reason, str))
     fields = _unique_names(
         [field for plan in planned.values() if not isinstance(plan, str) for field in plan],
-        {*planned, target.name, *filter(None, (config.data.weight, config.split.column))},
+        {*planned, target.name, *filter(None, (config.data.weight, *config.split.columns))},
     )
     _check_enough(fields, skipped)
     _check_shares(fields)
@@ -181,7 +181,7 @@ def check_column_names(columns: Sequence[str], config: Config) -> None:
     for reserved in (data.target, data.weight):
         if reserved is not None and reserved in (data.fields or ()):
             raise SchemaError(f"data.fields must not name {reserved!r}, the target or weight; remove it there")
-    if data.target is not None or config.split.column is not None:  # a table can be described without either
+    if data.target is not None or config.split.columns:  # a table can be described without either
         split_column(columns, config.split, data.target)
 
 
@@ -189,7 +189,7 @@ def candidate_names(columns: Sequence[str], config: Config) -> list[str]:
     """Columns that may be fields."""
     data = config.data
     if data.fields is None:
-        names = [name for name in columns if name not in {data.target, data.weight, config.split.column}]
+        names = [name for name in columns if name not in {data.target, data.weight, *config.split.columns}]
     else:
         names = list(dict.fromkeys(data.fields))
     return [name for name in names if name not in data.exclude]

@@ -104,6 +104,13 @@ def random_folds(seed: int, start: int, stop: int, *, n: int) -> Numbers:
     return one_of(draw(seed, _FOLDS, np.arange(start, stop)), n)
 
 
+def group_folds(table: CodedTable, config: SplitConfig, *, n: int) -> Callable[[int, int], Numbers]:
+    """Folds of a table that keep the groups of `split.group` together; given first and last row."""
+    assert config.group is not None
+    name, rank = config.group, _dense_rank(canonical(table.columns[config.group].values))
+    return lambda start, stop: one_of(draw(config.seed, _FOLDS, rank[table.codes(name, start, stop)]), n)
+
+
 def plan_split(table: CodedTable, config: SplitConfig, target: str | None) -> Split:
     """Decide how to divide the rows of a table; a part with a share above 0 gets at least one row.
 
@@ -144,6 +151,8 @@ def split_column(columns: Sequence[str], config: SplitConfig, target: str | None
             f"split.column is for split.method group, time or column; split.method is {config.method}, split.column is "
             f"{config.column!r}. Set split.method, or remove split.column"
         )
+    if config.group is not None:
+        _check_group(columns, config)
     if config.method == "random":
         return None
     name, setting = (config.column, "split.column") if by_column else (target, "data.target")
@@ -152,6 +161,19 @@ def split_column(columns: Sequence[str], config: SplitConfig, target: str | None
     if name not in columns:
         raise SplitError(f"{setting} names {name!r}, which is not a column; {did_you_mean(name, columns)}")
     return name
+
+
+def _check_group(columns: Sequence[str], config: SplitConfig) -> None:
+    if config.method in ("group", "time"):
+        advice = "Name the groups in split.column" if config.method == "group" else "Rows are told of earlier rows only"
+        raise SplitError(
+            f"split.group is for split.method random, stratified or column; split.method is {config.method}, "
+            f"split.group is {config.group!r}. {advice}: remove split.group"
+        )
+    if config.group not in columns:
+        raise SplitError(
+            f"split.group names {config.group!r}, which is not a column; {did_you_mean(config.group or '', columns)}"
+        )
 
 
 def wanted_rows(share: float, n_rows: int) -> int:

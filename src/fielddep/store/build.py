@@ -38,7 +38,15 @@ from fielddep.encoding.learn import learn_encoder
 from fielddep.encoding.learn_evidence import N_FOLDS, counted_rows, learn_evidence, named_combinations
 from fielddep.encoding.rows import EVIDENCE, Array, RowArray
 from fielddep.encoding.schema import candidate_names, check_column_names, target_name
-from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, class_warnings, plan_split, random_folds
+from fielddep.encoding.split import (
+    PART_NAMES,
+    Parts,
+    ReadParts,
+    class_warnings,
+    group_folds,
+    plan_split,
+    random_folds,
+)
 from fielddep.encoding.with_target import coded_with_target
 from fielddep.errors import ConfigError, SchemaError, SourceChangedError, SplitError, TableError, UserError
 from fielddep.observer import Observer
@@ -172,7 +180,7 @@ class _Encoding:
 
     def _split(self, table: CodedTable) -> _Division:
         parts = self.given
-        folds = partial(random_folds, self.config.split.seed, n=N_FOLDS)
+        folds: Callable[[int, int], npt.NDArray[np.int64]] = partial(random_folds, self.config.split.seed, n=N_FOLDS)
         if parts is None:
             split = plan_split(table, self.config.split, self.config.data.target)
             parts = np.concatenate([split.parts_of(table, start, stop) for start, stop in table.chunks()])
@@ -182,6 +190,8 @@ class _Encoding:
             raise ValueError(f"parts must have one number for each of {n_rows} rows; given {len(parts)}")
         else:
             parts = parts[table.cells.row_numbers(0, table.n_rows)]
+        if self.config.split.group is not None:
+            folds = group_folds(table, self.config.split, n=N_FOLDS)
         known = parts
         n_train = int(np.count_nonzero(known == 0))
         return _Division(parts=lambda start, stop: known[start:stop], folds=folds, n_train=n_train)
