@@ -89,6 +89,57 @@ def test_weights_count_as_rows() -> None:
         assert (counted.n_V[row], counted.s_VC[row, 0]) == (n, sums[0])
 
 
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_few_rows_say_nothing_and_are_not_kept(task: str, in_order: bool, weighted: bool) -> None:
+    weights = np.random.default_rng(1).integers(0, 3, size=150).astype(np.float32) if weighted else None
+    rows, fields = some_rows(150, task=task, in_order=in_order, weight_R=weights, min_rows=4), (0, 1)
+    counted, all_cells = count_combination(rows, fields), count_combination(replace(rows, min_rows=0.0), fields).cells
+    kept = all_cells.n_G >= 4
+    assert 0 < kept.sum() < len(all_cells)
+    assert np.array_equal(counted.cells.keys_G, all_cells.keys_G[kept])
+    assert np.array_equal(counted.cells.n_G, all_cells.n_G[kept])
+    assert np.array_equal(counted.cells.s_GC, all_cells.s_GC[kept])
+    told = [told_by_hand(rows, fields, row) for row in range(150)]
+    assert {0 < n < 4 for n, _ in told} == {False, True}
+    for row, (n, sums) in enumerate(told):
+        assert counted.n_V[row] == (n if n >= 4 else 0)
+        assert counted.s_VC[row] == pytest.approx(sums if n >= 4 else [0.0] * rows.n_outputs, abs=150 * UNIT)
+
+
+def test_a_value_of_few_rows_is_told_like_an_unseen_one() -> None:
+    first = np.array([1] * 30 + [2] * 3 + [3] * 7, dtype=np.int32)
+    parts = np.array([0] * 30 + [0] * 3 + [1] * 7, dtype=np.uint8)
+    rows = some_rows(40, columns=[first], n_ids=(4,), parts_R=parts, min_rows=4)
+    evidence, said = learn_evidence(rows, in_memory, [(0,)], 0)
+    assert evidence.cells[0].keys_G.tolist() == [1]
+    encoded = evidence.encode(np.array([[1], [2], [3]], dtype=np.int32), {})
+    assert encoded[0].any() and encoded[1].tobytes() == encoded[2].tobytes() == said[0, 35].tobytes()
+    assert not said[0, 30:].any()
+
+
+def test_few_rows_of_a_value_in_lists_say_nothing() -> None:
+    lists = Ragged.of([[2, 3], [3, 2], [2], [4, 2], [2, 4]])
+    parts = np.array([0, 0, 0, 0, 2], dtype=np.uint8)
+    target = np.array([1, 0, 1, 0, 1], dtype=np.float32)
+    given = {"columns": [lists], "n_ids": (6,), "target_R": target, "parts_R": parts, "folds_R": np.arange(5)}
+    counted = count_combination(some_rows(5, **given, min_rows=3), (0,))
+    assert counted.cells.keys_G.tolist() == [2] and counted.cells.n_G.tolist() == [4]
+    assert counted.n_V.tolist() == [3, 0, 0, 3, 3, 0, 3, 4, 0]
+
+
+def test_a_sample_has_cells_of_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pair whose cells have 40 rows in the table and 4 in the sample is found with 20 as the least."""
+    monkeypatch.setattr("fielddep.encoding.choosing.MIN_SEARCH_ROWS", 1000)
+    monkeypatch.setattr("fielddep.encoding.choosing.MAX_SEARCH_ROWS", 1000)
+    rng = np.random.default_rng(3)
+    columns = [rng.integers(16, size=10_000).astype(np.int32) for _ in range(4)]
+    target = ((columns[1] + columns[3]) % 2).astype(np.float32)
+    given = {"columns": columns, "n_ids": (16,) * 4, "target_R": target, "parts_R": np.zeros(10_000, dtype=np.uint8)}
+    assert choose_combinations(some_rows(10_000, **given, min_rows=20), 3)[4] == (1, 3)
+
+
 def test_a_list_counts_with_each_value_and_is_told_their_mean() -> None:
     lists = Ragged.of([[2, 3], [3], [2], [4, 2], [5]])
     target = np.array([1, 0, 1, 0, 1], dtype=np.float32)

@@ -38,6 +38,7 @@ def table(
     train_share: float = 0.8,
     n_folds: int = 10,
     n_ids: tuple[int, ...] = (3, 40, 500, 1 << 30),
+    min_rows: float = 0.0,
     seed: int = 0,
 ) -> CountedRows:
     """Skewed ids, and a list of one to four ids at the end."""
@@ -59,6 +60,7 @@ def table(
         parts_R=(rng.random(n_rows) > train_share).astype(np.uint8),
         folds_R=(rng.integers(0, n_folds, n_rows) * 3).astype(np.uint8),
         in_order=in_order,
+        min_rows=min_rows,
         task=task,
         n_outputs=4 if task == "multiclass" else 1,
     )
@@ -88,8 +90,9 @@ def assert_same(rows: CountedRows) -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("n_rows", [300, 40_000])
-def test_counts_and_statements_are_those_of_the_plain_form(task, weighted, in_order, n_rows):
-    assert_same(table(n_rows, task=task, weighted=weighted, in_order=in_order))
+@pytest.mark.parametrize("min_rows", [0, 7])
+def test_counts_and_statements_are_those_of_the_plain_form(task, weighted, in_order, n_rows, min_rows):
+    assert_same(table(n_rows, task=task, weighted=weighted, in_order=in_order, min_rows=min_rows))
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,6 +104,7 @@ def test_counts_and_statements_are_those_of_the_plain_form(task, weighted, in_or
     train_share=st.sampled_from([0.0, 0.5, 1.0]),
     n_folds=st.integers(1, 12),
     n_ids=st.tuples(*[st.integers(1, 1 << 15)] * 4),
+    min_rows=st.sampled_from([0, 1, 2, 4.5]),
     seed=st.integers(0, 1 << 30),
 )
 def test_random_small_tables(n_rows, **arguments):

@@ -68,6 +68,25 @@ def test_equals_the_encoding_in_memory(tmp_path: Path, ending: str, variant: str
     ]
 
 
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_few_rows_are_not_kept_as_evidence(tmp_path: Path, weight: str | None) -> None:
+    config = config_of(**{"data.weight": weight, "data.exclude": ["weight", "grade", "amount"]})
+    everything = build_store(mixed_frame(), config).encoder.evidence
+    config = config.replace({"data.evidence_min_rows": 6})
+    in_memory, on_disk = build_store(mixed_frame(), config), build_store(mixed_frame(), config, tmp_path / "store")
+    evidence = in_memory.encoder.evidence
+    assert evidence is not None and everything is not None
+    assert min(cells.n_G.min() for cells in everything.cells) < 1.5  # a weight may be less than one row
+    assert min(cells.n_G.min() for cells in evidence.cells if len(cells)) >= 6
+    assert in_memory.encoder.digest == on_disk.encoder.digest
+    for start in range(0, in_memory.n_rows, 500):
+        stop = min(start + 500, in_memory.n_rows)
+        one, other = in_memory.read(start, stop).evidence_RE, on_disk.read(start, stop).evidence_RE
+        np.testing.assert_array_equal(one, other)
+        last = one.reshape(stop - start, -1, evidence.width)[:, :, -1]  # log(1 + rows)
+        assert not ((last > 0) & (last < np.float16(np.log(7)))).any()
+
+
 def test_a_cross_is_found_as_in_memory(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     a, b = rng.integers(0, 4, 6000), rng.integers(0, 4, 6000)

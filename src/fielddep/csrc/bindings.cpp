@@ -250,7 +250,7 @@ struct CountedCells {
     CountedCells(std::vector<Row<int32_t>> given_columns, const std::vector<int64_t>& n_ids,
                  std::optional<Row<int64_t>> given_rows, Row<uint16_t> given_folds, int64_t n_folds,
                  std::optional<Row<double>> given_weights, Row<double> given_amounts,
-                 std::optional<Row<int32_t>> given_classes, int64_t n_outputs, bool in_order)
+                 std::optional<Row<int32_t>> given_classes, int64_t n_outputs, bool in_order, double min_rows)
         : columns(std::move(given_columns)), rows(std::move(given_rows)), folds(std::move(given_folds)),
           weights(std::move(given_weights)), amounts(std::move(given_amounts)), classes(std::move(given_classes)) {
         expect(!columns.empty() && columns.size() == n_ids.size(), "every field needs its number of ids");
@@ -276,6 +276,7 @@ struct CountedCells {
         entries.classes = at(classes);
         entries.n_outputs = n_outputs;
         entries.in_order = in_order;
+        entries.min_rows = min_rows;
         const nb::gil_scoped_release released;
         count = std::make_unique<Count>(std::move(entries));
     }
@@ -401,9 +402,9 @@ NB_MODULE(_native, m) {
     nb::class_<CountedCells>(m, "Count")
         .def(nb::init<std::vector<Row<int32_t>>, const std::vector<int64_t>&, std::optional<Row<int64_t>>,
                       Row<uint16_t>, int64_t, std::optional<Row<double>>, Row<double>, std::optional<Row<int32_t>>,
-                      int64_t, bool>(),
+                      int64_t, bool, double>(),
              "columns"_a, "n_ids"_a, "rows"_a.none(), "folds"_a, "n_folds"_a, "weights"_a.none(), "amounts"_a,
-             "classes"_a.none(), "n_outputs"_a, "in_order"_a)
+             "classes"_a.none(), "n_outputs"_a, "in_order"_a, "min_rows"_a)
         .def("take", &CountedCells::take)
         .def("losses", &CountedCells::losses, "task"_a, "priors"_a, "base"_a, "targets"_a.none(), "most"_a)
         .def("statements", &CountedCells::statements<double, double>, "task"_a, "prior"_a, "base"_a,

@@ -151,7 +151,8 @@ class Groups {
    public:
     // There is room for as many groups as entries.
     Groups(const Entries& entries, double* n, double* s)
-        : n_folds_(entries.n_folds), n_outputs_(entries.n_outputs), in_order_(entries.in_order), n_(n), s_(s) {}
+        : n_folds_(entries.n_folds), n_outputs_(entries.n_outputs), in_order_(entries.in_order),
+          min_rows_(entries.min_rows), n_(n), s_(s) {}
 
     int64_t size() const { return n_groups_; }
 
@@ -186,7 +187,7 @@ class Groups {
         return group;
     }
 
-    // Append the cells with training rows; from own sums of the groups to what they are told.
+    // Append the cells with enough training rows; from own sums of the groups to what they are told.
     template <class KeyOf>
     void close(KeyOf key_of, std::vector<int64_t>& keys, std::vector<double>& cell_n, std::vector<double>& cell_s) {
         total();
@@ -195,8 +196,10 @@ class Groups {
         } else {
             for (int64_t g = first_; g < n_groups_; ++g) tell_others(g, places_[size_t(g - first_)].cell);
         }
+        for (int64_t g = first_; g < n_groups_; ++g)
+            if (n_[g] < min_rows_) tell_nothing(g);
         for (size_t cell = 0; cell < size_t(n_cells_); ++cell) {
-            if (!known_[cell]) continue;
+            if (!known_[cell] || total_n_[cell] < min_rows_) continue;
             keys.push_back(key_of(cell));
             cell_n.push_back(total_n_[cell]);
             for (size_t c = 0; c < size_t(n_outputs_); ++c) cell_s.push_back(total_s_[cell * size_t(n_outputs_) + c]);
@@ -209,6 +212,7 @@ class Groups {
     };
     int64_t n_folds_, n_outputs_, n_cells_ = 0, n_groups_ = 0;
     bool in_order_;
+    double min_rows_;
     double *n_, *s_;
     int64_t first_ = 0;           // first group of this bucket
     std::vector<int32_t> slots_;  // group of each cell and fold; -1: none
@@ -235,6 +239,11 @@ class Groups {
         n_[group] = total_n_[size_t(cell)] - n_[group];
         for (int64_t c = 0; c < n_outputs_; ++c)
             s_[group * n_outputs_ + c] = total_s_[size_t(cell * n_outputs_ + c)] - s_[group * n_outputs_ + c];
+    }
+
+    void tell_nothing(int64_t group) {
+        n_[group] = 0.0;
+        std::fill_n(s_ + group * n_outputs_, n_outputs_, 0.0);
     }
 
     // A row that is not for training comes after all folds.

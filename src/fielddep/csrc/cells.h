@@ -29,7 +29,8 @@ struct Entries {
     const double* amounts;   // what it adds to the sum of its cell, or of its class in the cell
     const int32_t* classes;  // null: there is one output
     int64_t n_outputs;
-    bool in_order;  // whether a row may only know earlier folds
+    bool in_order;    // whether a row may only know earlier folds
+    double min_rows;  // fewer say nothing
 
     int64_t row(int64_t entry) const { return rows ? rows[entry] : entry; }
     double weight(int64_t row) const { return weights ? weights[row] : 1.0; }
@@ -79,7 +80,7 @@ struct Target {
 
 class Count {
    public:
-    // Cells with training rows, their keys ascending.
+    // Cells with enough training rows, their keys ascending.
     std::vector<int64_t> keys;
     std::vector<double> n, s;
 

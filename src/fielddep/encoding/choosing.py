@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -60,7 +61,9 @@ def choose_combinations(rows: CountedRows, max_combinations: int, *, seed: int =
     train = rows.rows_T
     if len(train) > n_sample:
         train = np.sort(np.random.default_rng(seed).choice(train, n_sample, replace=False))
-    ranking = _Ranking(rows.take(train), single)
+    # Cells of a sample have fewer rows.
+    sample = replace(rows.take(train), min_rows=rows.min_rows * len(train) / len(rows.rows_T))
+    ranking = _Ranking(sample, single)
     pairs = _worthwhile(ranking.ranked(_mixed(itertools.combinations(plain, 2), rows.measured)), MANY_PAIRS)
     extended = {tuple(sorted({*pair, f})) for pair in pairs[:N_EXTENDED] for f in plain if f not in pair}
     triples = itertools.combinations(plain, 3) if len(plain) <= FEW_FIELDS else sorted(extended)

@@ -64,6 +64,7 @@ class CountedRows:
         parts_R: part of every row; 0 are training rows.
         folds_R: fold of every training row.
         in_order: whether a row may only know earlier folds.
+        min_rows: fewer training rows, or a smaller sum of their weights, say nothing and have no cell.
         task: of the target.
         n_outputs: outputs of the model.
     """
@@ -76,6 +77,7 @@ class CountedRows:
     parts_R: Parts
     folds_R: npt.NDArray[Any]
     in_order: bool
+    min_rows: float = 0.0
     task: Task
     n_outputs: int
 
@@ -203,6 +205,7 @@ def _arguments(rows: CountedRows) -> dict[str, Any]:
         "classes": rows.classes_R,
         "n_outputs": rows.n_outputs,
         "in_order": rows.in_order,
+        "min_rows": rows.min_rows,
     }
 
 
@@ -247,8 +250,10 @@ def count_combination(rows: CountedRows, fields: Combination) -> Counted:
         n_V[at_V[own]], s_VC[at_V[own]] = told_n[cell[own]], told_s[cell[own]]
         if rows.in_order:
             known_n, known_s = known_n + own_n, known_s + own_s
-    found = Counted(cells=counted, n_V=n_V, s_VC=s_VC, lists=lists)
-    return replace(found, cells=replace(counted, prior=_best_prior(found, rows)))
+    few_V = n_V < rows.min_rows
+    n_V[few_V], s_VC[few_V] = 0.0, 0.0
+    found = Counted(cells=counted.with_rows(rows.min_rows), n_V=n_V, s_VC=s_VC, lists=lists)
+    return replace(found, cells=replace(found.cells, prior=_best_prior(found, rows)))
 
 
 def _distinct(keys: Keys, n_keys: int) -> tuple[Keys, Keys]:

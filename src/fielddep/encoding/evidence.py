@@ -84,6 +84,11 @@ class Cells:
         keys_G, cell = np.unique(keys, return_inverse=True)
         return replace(self, keys_G=keys_G, n_G=sum_by(cell, n, len(keys_G)), s_GC=sums_by(cell, s, len(keys_G)))
 
+    def with_rows(self, least: float) -> Cells:
+        """The cells of at least so many rows."""
+        kept_G = self.n_G >= least
+        return replace(self, keys_G=self.keys_G[kept_G], n_G=self.n_G[kept_G], s_GC=self.s_GC[kept_G])
+
     def find(self, keys_R: Keys) -> Keys:
         """Position of the cell of each joint value; `len(self)` if it has none."""
         if len(self._places):

@@ -50,6 +50,7 @@ def counted_rows(
     folds: Callable[[int, int], npt.NDArray[np.int64]],
     *,
     in_order: bool,
+    min_rows: int,
     allocate: Allocate,
 ) -> CountedRows:
     """The rows of a coded table; ids are kept in arrays of `allocate`."""
@@ -83,6 +84,7 @@ def counted_rows(
         parts_R=parts_R,
         folds_R=np.concatenate(found_folds),
         in_order=in_order,
+        min_rows=min_rows if min_rows > 1 else 0.0,  # weights may add up to less than one row
         task=target.task,
         n_outputs=target.n_outputs,
     )

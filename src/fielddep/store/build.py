@@ -195,7 +195,15 @@ class _Encoding:
             return encoder, None
         self.observer.on_stage("count", 0, 0.0)
         in_order = self.given is None and self.config.split.method == "time"
-        rows = counted_rows(table, encoder, split.parts, split.folds, in_order=in_order, allocate=self._scratch)
+        rows = counted_rows(
+            table,
+            encoder,
+            split.parts,
+            split.folds,
+            in_order=in_order,
+            min_rows=data.evidence_min_rows,
+            allocate=self._scratch,
+        )
         named = None if data.evidence == "auto" else named_combinations(data.evidence, encoder)
         evidence, said = learn_evidence(rows, self._scratch, named, data.max_combinations)
         return (replace(encoder, evidence=evidence), said) if evidence.cells else (encoder, None)
