@@ -117,6 +117,12 @@ class DataConfig:
     max_combinations: int = setting(
         100, "most pairs and triples of fields that data.evidence = 'auto' counts", at_least=0
     )
+    evidence_max_cells: int = setting(
+        20_000_000,
+        "most joint values that data.evidence = 'auto' keeps in all; with more, the pairs and triples that say least "
+        "are dropped",
+        at_least=0,
+    )
     max_related: int = setting(
         64,
         "most fields that MDL relates to each other; of more, training rows choose those that say most about the "

@@ -236,7 +236,7 @@ class Evidence:
 
     @classmethod
     def from_parts(cls, state: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Evidence:
-        """Rebuild from `to_json` and `arrays`.
+        """Rebuild from `to_json` and `arrays`, which may be `compact`.
 
         Raises:
             BundleError: if the two do not fit together.
@@ -244,6 +244,7 @@ class Evidence:
         n_cells = sum(entry["cells"] for entry in state["combinations"])
         if any(len(arrays[name]) != n_cells for name in ("keys", "n", "s")):
             raise BundleError(f"the evidence must have {n_cells} cells; the file has others. Save the model again")
+        keys, n, s = arrays["keys"].astype(np.int64), arrays["n"].astype(np.float64), arrays["s"].astype(np.float64)
         cells, start = [], 0
         for entry in state["combinations"]:
             part = slice(start, start + entry["cells"])
@@ -252,13 +253,23 @@ class Evidence:
                 Cells(
                     fields=tuple(entry["fields"]),
                     n_ids=tuple(entry["n_ids"]),
-                    keys_G=arrays["keys"][part],
-                    n_G=arrays["n"][part],
-                    s_GC=arrays["s"][part],
+                    keys_G=keys[part],
+                    n_G=n[part],
+                    s_GC=s[part],
                     prior=entry["prior"],
                 )
             )
         return cls(task=state["task"], base_C=np.array(state["base"]), cells=tuple(cells))
+
+
+def compact(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same numbers with four bytes each, or as they are if that would change one."""
+    for dtype in (np.int32,) if values.dtype.kind == "i" else (np.int32, np.float32):
+        with np.errstate(invalid="ignore", over="ignore"):
+            small = values.astype(dtype)
+        if np.array_equal(small, values):
+            return small
+    return values
 
 
 def bits_of(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -205,7 +205,7 @@ class _Encoding:
             allocate=self._scratch,
         )
         named = None if data.evidence == "auto" else named_combinations(data.evidence, encoder)
-        evidence, said = learn_evidence(rows, self._scratch, named, data.max_combinations)
+        evidence, said = learn_evidence(rows, self._scratch, named, data.max_combinations, data.evidence_max_cells)
         return (replace(encoder, evidence=evidence), said) if evidence.cells else (encoder, None)
 
     def _scratch(self, name: str, shape: tuple[int, ...], dtype: str) -> Array:
