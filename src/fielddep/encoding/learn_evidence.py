@@ -59,7 +59,7 @@ def learn_evidence(
             len(combinations),
             max_cells,
         )
-    return Evidence(task=rows.task, base_C=rows.base_C, cells=tuple(cells)), said[: len(cells)]
+    return Evidence.of(rows.task, rows.base_C, cells), said[: len(cells)]
 
 
 def counted_rows(
