@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from fielddep.encoding.choosing import MAX_FIELDS, choose_combinations
-from fielddep.encoding.counting import CountedRows, count_combination
-from fielddep.encoding.evidence import UNIT, Evidence, joint_keys, statements
+from fielddep.encoding.counting import Counted, CountedRows, count_all, count_combination
+from fielddep.encoding.evidence import UNIT, Evidence, compact, joint_keys, statements
 from fielddep.encoding.learn_evidence import N_FOLDS, learn_evidence
 from fielddep.encoding.ragged import Ragged
+from fielddep.native import forced
 
 
 def in_memory(name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -89,6 +90,57 @@ def test_weights_count_as_rows() -> None:
         assert (counted.n_V[row], counted.s_VC[row, 0]) == (n, sums[0])
 
 
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_few_rows_say_nothing_and_are_not_kept(task: str, in_order: bool, weighted: bool) -> None:
+    weights = np.random.default_rng(1).integers(0, 3, size=150).astype(np.float32) if weighted else None
+    rows, fields = some_rows(150, task=task, in_order=in_order, weight_R=weights, min_rows=4), (0, 1)
+    counted, all_cells = count_combination(rows, fields), count_combination(replace(rows, min_rows=0.0), fields).cells
+    kept = all_cells.n_G >= 4
+    assert 0 < kept.sum() < len(all_cells)
+    assert np.array_equal(counted.cells.keys_G, all_cells.keys_G[kept])
+    assert np.array_equal(counted.cells.n_G, all_cells.n_G[kept])
+    assert np.array_equal(counted.cells.s_GC, all_cells.s_GC[kept])
+    told = [told_by_hand(rows, fields, row) for row in range(150)]
+    assert {0 < n < 4 for n, _ in told} == {False, True}
+    for row, (n, sums) in enumerate(told):
+        assert counted.n_V[row] == (n if n >= 4 else 0)
+        assert counted.s_VC[row] == pytest.approx(sums if n >= 4 else [0.0] * rows.n_outputs, abs=150 * UNIT)
+
+
+def test_a_value_of_few_rows_is_told_like_an_unseen_one() -> None:
+    first = np.array([1] * 30 + [2] * 3 + [3] * 7, dtype=np.int32)
+    parts = np.array([0] * 30 + [0] * 3 + [1] * 7, dtype=np.uint8)
+    rows = some_rows(40, columns=[first], n_ids=(4,), parts_R=parts, min_rows=4)
+    evidence, said = learn_evidence(rows, in_memory, [(0,)], 0)
+    assert evidence.cells[0].keys_G.tolist() == [1]
+    encoded = evidence.encode(np.array([[1], [2], [3]], dtype=np.int32), {})
+    assert encoded[0].any() and encoded[1].tobytes() == encoded[2].tobytes() == said[0, 35].tobytes()
+    assert not said[0, 30:].any()
+
+
+def test_few_rows_of_a_value_in_lists_say_nothing() -> None:
+    lists = Ragged.of([[2, 3], [3, 2], [2], [4, 2], [2, 4]])
+    parts = np.array([0, 0, 0, 0, 2], dtype=np.uint8)
+    target = np.array([1, 0, 1, 0, 1], dtype=np.float32)
+    given = {"columns": [lists], "n_ids": (6,), "target_R": target, "parts_R": parts, "folds_R": np.arange(5)}
+    counted = count_combination(some_rows(5, **given, min_rows=3), (0,))
+    assert counted.cells.keys_G.tolist() == [2] and counted.cells.n_G.tolist() == [4]
+    assert counted.n_V.tolist() == [3, 0, 0, 3, 3, 0, 3, 4, 0]
+
+
+def test_a_sample_has_cells_of_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pair whose cells have 40 rows in the table and 4 in the sample is found with 20 as the least."""
+    monkeypatch.setattr("fielddep.encoding.choosing.MIN_SEARCH_ROWS", 1000)
+    monkeypatch.setattr("fielddep.encoding.choosing.MAX_SEARCH_ROWS", 1000)
+    rng = np.random.default_rng(3)
+    columns = [rng.integers(16, size=10_000).astype(np.int32) for _ in range(4)]
+    target = ((columns[1] + columns[3]) % 2).astype(np.float32)
+    given = {"columns": columns, "n_ids": (16,) * 4, "target_R": target, "parts_R": np.zeros(10_000, dtype=np.uint8)}
+    assert choose_combinations(some_rows(10_000, **given, min_rows=20), 3)[4] == (1, 3)
+
+
 def test_a_list_counts_with_each_value_and_is_told_their_mean() -> None:
     lists = Ragged.of([[2, 3], [3], [2], [4, 2], [5]])
     target = np.array([1, 0, 1, 0, 1], dtype=np.float32)
@@ -152,6 +204,69 @@ def test_a_planted_pair_comes_first() -> None:
     chosen = choose_combinations(rows, 5)
     assert chosen[:6] == [(f,) for f in range(6)]
     assert chosen[6] == (1, 4)
+
+
+def test_pairs_and_triples_are_in_order_of_falling_gain() -> None:
+    """The target is a triple, so that triple comes before all pairs."""
+    rng = np.random.default_rng(3)
+    columns = [rng.integers(4, size=6000).astype(np.int32) for _ in range(5)]
+    target = ((columns[0] + columns[2] + columns[3]) % 2).astype(np.float32)
+    given = {"columns": columns, "n_ids": (4,) * 5, "target_R": target, "parts_R": np.zeros(6000, dtype=np.uint8)}
+    chosen = choose_combinations(some_rows(6000, **given), 20)
+    assert chosen[5] == (0, 2, 3)
+    assert (0, 2) in chosen[6:]
+
+
+def test_combinations_of_least_gain_are_dropped_first(caplog: pytest.LogCaptureFixture) -> None:
+    rows = some_rows(4_000)
+    everything, said = learn_evidence(rows, in_memory, None, 100)
+    sizes = np.cumsum([len(cells) for cells in everything.cells]).tolist()
+    assert len(sizes) > 4
+    for max_cells, n_kept in ((sizes[-1], len(sizes)), (sizes[4], 5), (sizes[4] - 1, 4), (sizes[3], 4), (0, 3)):
+        caplog.clear()
+        evidence, kept_said = learn_evidence(rows, in_memory, None, 100, max_cells)
+        assert evidence.combinations == everything.combinations[:n_kept]
+        assert np.array_equal(kept_said, said[:n_kept])
+        assert len(caplog.records) == (n_kept < len(sizes))
+
+
+def test_combinations_that_are_named_are_kept() -> None:
+    named = [(0,), (0, 1)]
+    evidence, said = learn_evidence(some_rows(), in_memory, named, 100, 1)
+    assert evidence.combinations == ((0,), (0, 1)) and len(said) == 2
+
+
+def test_nothing_is_counted_after_there_are_too_many_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[tuple[int, ...]] = []
+
+    def count(rows: CountedRows, fields: tuple[int, ...]) -> Counted:
+        counted.append(fields)
+        return count_combination(rows, fields)
+
+    monkeypatch.setattr("fielddep.encoding.counting.count_combination", count)
+    with forced("plain"):
+        kept = count_all(some_rows(), [(0,), (1,), (0, 1), (0, 2), (1, 2)], np.empty((5, 400, 2)), max_cells=13)
+    assert [cells.fields for cells in kept] == [(0,), (1,)]
+    assert counted == [(0,), (1,), (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        (np.array([0, 2**31 - 1]), np.int32),
+        (np.array([0, 2**31]), np.int64),
+        (np.array([2**60 + 1]), np.int64),
+        (np.array([1.0, 5e6]), np.int32),
+        (np.array([[0.5], [-3.25]]), np.float32),
+        (np.array([UNIT, 2.0**31]), np.float32),
+        (np.array([2.0**24 + UNIT]), np.float64),
+        (np.array([1e300]), np.float64),
+        (np.empty(0), np.int32),
+    ],
+)
+def test_numbers_take_four_bytes_if_that_changes_none(values: np.ndarray, dtype: type) -> None:
+    assert compact(values).dtype == dtype
+    assert np.array_equal(compact(values).astype(values.dtype), values)
 
 
 def test_few_rows_or_many_fields_have_no_evidence() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from fielddep.encoding import counting, evidence
 from fielddep.encoding.choosing import choose_combinations
 from fielddep.encoding.counting import CountedRows, count_all
-from fielddep.encoding.evidence import MAX_TABLE, Cells, Evidence
+from fielddep.encoding.evidence import MAX_TABLE, Cells, Evidence, joint_keys, list_means, statements
 from fielddep.encoding.learn_evidence import learn_evidence
 from fielddep.encoding.ragged import Ragged, starts_of
 from fielddep.native import forced, native
@@ -38,6 +39,7 @@ def table(
     train_share: float = 0.8,
     n_folds: int = 10,
     n_ids: tuple[int, ...] = (3, 40, 500, 1 << 30),
+    min_rows: float = 0.0,
     seed: int = 0,
 ) -> CountedRows:
     """Skewed ids, and a list of one to four ids at the end."""
@@ -59,6 +61,7 @@ def table(
         parts_R=(rng.random(n_rows) > train_share).astype(np.uint8),
         folds_R=(rng.integers(0, n_folds, n_rows) * 3).astype(np.uint8),
         in_order=in_order,
+        min_rows=min_rows,
         task=task,
         n_outputs=4 if task == "multiclass" else 1,
     )
@@ -88,8 +91,9 @@ def assert_same(rows: CountedRows) -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("n_rows", [300, 40_000])
-def test_counts_and_statements_are_those_of_the_plain_form(task, weighted, in_order, n_rows):
-    assert_same(table(n_rows, task=task, weighted=weighted, in_order=in_order))
+@pytest.mark.parametrize("min_rows", [0, 7])
+def test_counts_and_statements_are_those_of_the_plain_form(task, weighted, in_order, n_rows, min_rows):
+    assert_same(table(n_rows, task=task, weighted=weighted, in_order=in_order, min_rows=min_rows))
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,6 +105,7 @@ def test_counts_and_statements_are_those_of_the_plain_form(task, weighted, in_or
     train_share=st.sampled_from([0.0, 0.5, 1.0]),
     n_folds=st.integers(1, 12),
     n_ids=st.tuples(*[st.integers(1, 1 << 15)] * 4),
+    min_rows=st.sampled_from([0, 1, 2, 4.5]),
     seed=st.integers(0, 1 << 30),
 )
 def test_random_small_tables(n_rows, **arguments):
@@ -171,32 +176,81 @@ def test_statements_about_new_rows(task):
     for kind in ("native", "plain"):
         with forced(kind):
             found[kind] = learned.encode(ids_RF, {LISTED: lists})
-            few = learned.encode(ids_RF[:5], {LISTED: lists[:5]})
-        np.testing.assert_array_equal(few, found[kind][:5])
+            for n_rows in (0, 1, 5, 64, 700):
+                few = learned.encode(ids_RF[:n_rows], {LISTED: lists[:n_rows]})
+                assert few.tobytes() == found[kind][:n_rows].tobytes()
     np.testing.assert_array_equal(found["native"], found["plain"])
+
+
+def test_statements_are_those_of_one_combination_after_the_other():
+    rows, new = table(20_000), table(50, seed=1)
+    learned, _ = learn(rows, "native")
+    ids_RF = np.stack([*new.columns[:LISTED], np.zeros(50)], axis=1).astype(np.int32)
+    said = learned.encode(ids_RF, {LISTED: new.columns[LISTED]}).reshape(50, len(COMBINATIONS), 2)
+    for k, cells in enumerate(learned.cells[:-1]):
+        sums = cells.sums(joint_keys([ids_RF[:, f] for f in cells.fields], cells.n_ids))
+        expected = statements(*sums, learned.base_C, cells.prior, "binary")
+        np.testing.assert_array_equal(said[:, k], expected.astype(np.float16))
+    lists = new.columns[LISTED]
+    said_V = statements(*learned.cells[-1].sums(lists.values.astype(np.int64)), learned.base_C, cells.prior, "binary")
+    assert learned.cells[-1].prior == cells.prior
+    np.testing.assert_array_equal(said[:, -1], list_means(said_V, lists).astype(np.float16))
+
+
+def test_ids_in_any_order_of_memory():
+    rows = table(2000)
+    learned, _ = learn(rows, "native")
+    ids_RF = np.stack([*rows.columns[:LISTED], np.zeros(2000)], axis=1).astype(np.int32)
+    lists = {LISTED: rows.columns[LISTED]}
+    assert np.array_equal(learned.encode(np.asfortranarray(ids_RF), lists), learned.encode(ids_RF, lists))
+
+
+def test_the_compiled_module_is_asked_for_once(monkeypatch):
+    learned, _ = learn(table(500), "native")
+    asked = []
+    monkeypatch.setattr(evidence, "native", lambda: asked.append(1) or native())
+    learned.encode(np.zeros((3, 5), dtype=np.int32), {LISTED: Ragged.of([[1, 2], [3], [4]])})
+    assert len(asked) == 1
+
+
+def test_cells_are_in_memory_once():
+    learned, _ = learn(table(500), "native")
+    loaded = pickle.loads(pickle.dumps(Evidence.from_parts(learned.to_json(), learned.arrays())))
+    for one in (learned, Evidence.from_parts(learned.to_json(), learned.arrays())):
+        assert all(np.shares_memory(cells.s_GC, one.s_GC) for cells in one.cells)
+    assert all(np.array_equal(loaded.arrays()[name], array) for name, array in learned.arrays().items())
+
+
+def test_ids_of_too_few_fields_are_refused():
+    learned, _ = learn(table(500), "native")
+    with pytest.raises(ValueError, match="a field has no ids"):
+        learned.encode(np.zeros((3, 2), dtype=np.int32), {})
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     keys=st.sets(st.one_of(st.integers(0, 100), st.integers(0, (1 << 62) - 1)), min_size=1, max_size=80),
     others=st.lists(st.one_of(st.integers(0, 200), st.integers(0, (1 << 62) - 1)), max_size=20),
+    n_rows=st.sampled_from([1, 63, 64, 1000]),
 )
-def test_keys_are_found_where_a_binary_search_finds_them(keys, others):
+def test_keys_are_found_where_a_binary_search_finds_them(keys, others, n_rows):
+    """Keys of two fields; every cell says something else."""
     keys_G = np.array(sorted({*keys, MAX_TABLE}), dtype=np.int64)
     cells = Cells(
-        fields=(0,),
-        n_ids=(1 << 62,),
+        fields=(0, 1),
+        n_ids=(1 << 31, 1 << 31),
         keys_G=keys_G,
         n_G=np.ones(len(keys_G)),
-        s_GC=np.ones((len(keys_G), 1)),
+        s_GC=np.arange(1.0, len(keys_G) + 1)[:, None],
         prior=1.0,
     )
-    asked = np.array([*keys, *others, 0, keys_G[-1] + 1, (1 << 62) - 1] * 100, dtype=np.int64)
-    asked = np.resize(asked, evidence.MIN_INDEXED)
+    learned = Evidence.of("regression", np.zeros(1), [cells])
+    asked = np.resize([*others, *keys, 0, min(keys_G[-1] + 1, (1 << 62) - 1), (1 << 62) - 1], n_rows)
+    ids_RF = np.stack(np.divmod(asked, 1 << 31), axis=1).astype(np.int32)
     with forced("native"):
-        found = cells.find(asked)
+        found = learned.encode(ids_RF, {})
     with forced("plain"):
-        np.testing.assert_array_equal(found, cells.find(asked))
+        np.testing.assert_array_equal(found, learned.encode(ids_RF, {}))
 
 
 @pytest.mark.parametrize("task", TASKS)

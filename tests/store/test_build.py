@@ -68,6 +68,44 @@ def test_equals_the_encoding_in_memory(tmp_path: Path, ending: str, variant: str
     ]
 
 
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_few_rows_are_not_kept_as_evidence(tmp_path: Path, weight: str | None) -> None:
+    config = config_of(**{"data.weight": weight, "data.exclude": ["weight", "grade", "amount"]})
+    everything = build_store(mixed_frame(), config).encoder.evidence
+    config = config.replace({"data.evidence_min_rows": 6})
+    in_memory, on_disk = build_store(mixed_frame(), config), build_store(mixed_frame(), config, tmp_path / "store")
+    evidence = in_memory.encoder.evidence
+    assert evidence is not None and everything is not None
+    assert min(cells.n_G.min() for cells in everything.cells) < 1.5  # a weight may be less than one row
+    assert min(cells.n_G.min() for cells in evidence.cells if len(cells)) >= 6
+    assert in_memory.encoder.digest == on_disk.encoder.digest
+    for start in range(0, in_memory.n_rows, 500):
+        stop = min(start + 500, in_memory.n_rows)
+        one, other = in_memory.read(start, stop).evidence_RE, on_disk.read(start, stop).evidence_RE
+        np.testing.assert_array_equal(one, other)
+        last = one.reshape(stop - start, -1, evidence.width)[:, :, -1]  # log(1 + rows)
+        assert not ((last > 0) & (last < np.float16(np.log(7)))).any()
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_evidence_within_a_budget_is_the_same_on_disk(tmp_path: Path, weight: str | None) -> None:
+    config = config_of(**{"data.weight": weight, "data.exclude": ["weight", "grade", "amount"]})
+    everything = build_store(mixed_frame(), config).encoder.evidence
+    assert everything is not None
+    config = config.replace({"data.evidence_max_cells": everything.n_cells - 1})
+    in_memory, on_disk = build_store(mixed_frame(), config), build_store(mixed_frame(), config, tmp_path / "store")
+    evidence, saved = in_memory.encoder.evidence, on_disk.encoder.evidence
+    assert evidence is not None and saved is not None
+    assert evidence.combinations == everything.combinations[: len(evidence.cells)]
+    assert 0 < len(evidence.cells) < len(everything.cells)
+    for name, array in evidence.arrays().items():
+        assert array.dtype == saved.arrays()[name].dtype
+        np.testing.assert_array_equal(array, saved.arrays()[name])
+    one, other = (store.read(0, store.n_rows).evidence_RE for store in (in_memory, on_disk))
+    assert one.shape[1] == len(evidence.cells) * evidence.width
+    np.testing.assert_array_equal(one, other)
+
+
 def test_a_cross_is_found_as_in_memory(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     a, b = rng.integers(0, 4, 6000), rng.integers(0, 4, 6000)

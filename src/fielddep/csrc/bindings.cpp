@@ -250,7 +250,7 @@ struct CountedCells {
     CountedCells(std::vector<Row<int32_t>> given_columns, const std::vector<int64_t>& n_ids,
                  std::optional<Row<int64_t>> given_rows, Row<uint16_t> given_folds, int64_t n_folds,
                  std::optional<Row<double>> given_weights, Row<double> given_amounts,
-                 std::optional<Row<int32_t>> given_classes, int64_t n_outputs, bool in_order)
+                 std::optional<Row<int32_t>> given_classes, int64_t n_outputs, bool in_order, double min_rows)
         : columns(std::move(given_columns)), rows(std::move(given_rows)), folds(std::move(given_folds)),
           weights(std::move(given_weights)), amounts(std::move(given_amounts)), classes(std::move(given_classes)) {
         expect(!columns.empty() && columns.size() == n_ids.size(), "every field needs its number of ids");
@@ -276,6 +276,7 @@ struct CountedCells {
         entries.classes = at(classes);
         entries.n_outputs = n_outputs;
         entries.in_order = in_order;
+        entries.min_rows = min_rows;
         const nb::gil_scoped_release released;
         count = std::make_unique<Count>(std::move(entries));
     }
@@ -308,26 +309,28 @@ struct CountedCells {
 };
 
 template <class T, class Out>
-void say_of_cells(const std::string& task, double prior, Row<double> base, Row<int64_t> places, Row<double> n,
-                  Grid<double> s, OutGrid<T> out) {
-    const int64_t n_outputs = int64_t(base.size()), n_rows = int64_t(places.size());
-    expect_shape(s, {int64_t(n.size()), n_outputs}, "every cell needs a sum for each output");
-    expect_shape(out, {n_rows, n_outputs + 1}, "the statements have the wrong shape");
-    const Saying saying(task_of(task), prior, base.data(), n_outputs);
+void say(const std::string& task, Row<double> base, Grid<int32_t> fields, Grid<int64_t> n_ids, Row<double> priors,
+         Row<int64_t> starts, Row<int64_t> keys, Row<double> n, Grid<double> s, Grid<int32_t> ids, OutGrid<T> out) {
+    const int64_t n_outputs = int64_t(base.size()), n_rows = int64_t(ids.shape(0)), n_columns = int64_t(ids.shape(1));
+    const int64_t n_combinations = int64_t(priors.size()), n_cells = int64_t(keys.size());
+    expect_shape(fields, {n_combinations, kMostFields}, "every combination needs its fields");
+    expect_shape(n_ids, {n_combinations, kMostFields}, "every field needs its number of ids");
+    expect(int64_t(starts.size()) == n_combinations + 1, "every combination needs its first cell");
+    expect(int64_t(n.size()) == n_cells, "every cell needs its rows");
+    expect_shape(s, {n_cells, n_outputs}, "every cell needs a sum for each output");
+    expect_shape(out, {n_rows, n_combinations * (n_outputs + 1)}, "the statements have the wrong shape");
+    for (int64_t k = 0; k < n_combinations; ++k) {
+        const int64_t start = starts.data()[k], stop = starts.data()[k + 1];
+        expect(0 <= start && start <= stop && stop <= n_cells, "no such cells");
+        expect(fields.data()[k * kMostFields] >= 0, "a combination needs a field");
+        for (int64_t f = 0; f < kMostFields; ++f)
+            expect(fields.data()[k * kMostFields + f] < n_columns, "a field has no ids");
+    }
+    const CellTable table{n_combinations, n_outputs,   fields.data(), n_ids.data(), priors.data(),
+                          starts.data(),  keys.data(), n.data(),      s.data()};
+    const Task kind = task_of(task);
     const nb::gil_scoped_release released;
-    cell_statements(saying, places.data(), n_rows, n.data(), s.data(), int64_t(n.size()), n_outputs,
-                    target_of<Out, T>(out));
-}
-
-void find(Row<int64_t> cell_keys, Row<int64_t> starts, int shift, Row<int64_t> keys,
-          nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> places) {
-    expect(shift >= 0 && shift < 63, "keys have 62 bits");
-    expect(starts.size() > 0 && starts.data()[0] >= 0 && starts.data()[starts.size() - 1] <= int64_t(cell_keys.size()),
-           "starts do not fit the keys");
-    expect(places.size() == keys.size(), "every key needs a place");
-    const nb::gil_scoped_release released;
-    find_keys(cell_keys.data(), int64_t(cell_keys.size()), starts.data(), int64_t(starts.size()), shift, keys.data(),
-              int64_t(keys.size()), places.data());
+    say_cells(table, kind, base.data(), ids.data(), n_rows, n_columns, target_of<Out, T>(out));
 }
 
 }  // namespace
@@ -401,9 +404,9 @@ NB_MODULE(_native, m) {
     nb::class_<CountedCells>(m, "Count")
         .def(nb::init<std::vector<Row<int32_t>>, const std::vector<int64_t>&, std::optional<Row<int64_t>>,
                       Row<uint16_t>, int64_t, std::optional<Row<double>>, Row<double>, std::optional<Row<int32_t>>,
-                      int64_t, bool>(),
+                      int64_t, bool, double>(),
              "columns"_a, "n_ids"_a, "rows"_a.none(), "folds"_a, "n_folds"_a, "weights"_a.none(), "amounts"_a,
-             "classes"_a.none(), "n_outputs"_a, "in_order"_a)
+             "classes"_a.none(), "n_outputs"_a, "in_order"_a, "min_rows"_a)
         .def("take", &CountedCells::take)
         .def("losses", &CountedCells::losses, "task"_a, "priors"_a, "base"_a, "targets"_a.none(), "most"_a)
         .def("statements", &CountedCells::statements<double, double>, "task"_a, "prior"_a, "base"_a,
@@ -411,9 +414,8 @@ NB_MODULE(_native, m) {
         .def("statements", &CountedCells::statements<float, float>, "task"_a, "prior"_a, "base"_a, "out"_a.noconvert())
         .def("statements", &CountedCells::statements<uint16_t, Half>, "task"_a, "prior"_a, "base"_a,
              "out"_a.noconvert());
-    m.def("say", &say_of_cells<double, double>, "task"_a, "prior"_a, "base"_a, "places"_a, "n"_a, "s"_a,
-          "out"_a.noconvert());
-    m.def("say", &say_of_cells<uint16_t, Half>, "task"_a, "prior"_a, "base"_a, "places"_a, "n"_a, "s"_a,
-          "out"_a.noconvert());
-    m.def("find", &find, "cell_keys"_a, "starts"_a, "shift"_a, "keys"_a, "places"_a.noconvert());
+    m.def("say", &say<double, double>, "task"_a, "base"_a, "fields"_a, "n_ids"_a, "priors"_a, "starts"_a, "keys"_a,
+          "n"_a, "s"_a, "ids"_a, "out"_a.noconvert());
+    m.def("say", &say<uint16_t, Half>, "task"_a, "base"_a, "fields"_a, "n_ids"_a, "priors"_a, "starts"_a, "keys"_a,
+          "n"_a, "s"_a, "ids"_a, "out"_a.noconvert());
 }

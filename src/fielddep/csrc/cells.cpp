@@ -151,7 +151,8 @@ class Groups {
    public:
     // There is room for as many groups as entries.
     Groups(const Entries& entries, double* n, double* s)
-        : n_folds_(entries.n_folds), n_outputs_(entries.n_outputs), in_order_(entries.in_order), n_(n), s_(s) {}
+        : n_folds_(entries.n_folds), n_outputs_(entries.n_outputs), in_order_(entries.in_order),
+          min_rows_(entries.min_rows), n_(n), s_(s) {}
 
     int64_t size() const { return n_groups_; }
 
@@ -186,7 +187,7 @@ class Groups {
         return group;
     }
 
-    // Append the cells with training rows; from own sums of the groups to what they are told.
+    // Append the cells with enough training rows; from own sums of the groups to what they are told.
     template <class KeyOf>
     void close(KeyOf key_of, std::vector<int64_t>& keys, std::vector<double>& cell_n, std::vector<double>& cell_s) {
         total();
@@ -195,8 +196,10 @@ class Groups {
         } else {
             for (int64_t g = first_; g < n_groups_; ++g) tell_others(g, places_[size_t(g - first_)].cell);
         }
+        for (int64_t g = first_; g < n_groups_; ++g)
+            if (n_[g] < min_rows_) tell_nothing(g);
         for (size_t cell = 0; cell < size_t(n_cells_); ++cell) {
-            if (!known_[cell]) continue;
+            if (!known_[cell] || total_n_[cell] < min_rows_) continue;
             keys.push_back(key_of(cell));
             cell_n.push_back(total_n_[cell]);
             for (size_t c = 0; c < size_t(n_outputs_); ++c) cell_s.push_back(total_s_[cell * size_t(n_outputs_) + c]);
@@ -209,6 +212,7 @@ class Groups {
     };
     int64_t n_folds_, n_outputs_, n_cells_ = 0, n_groups_ = 0;
     bool in_order_;
+    double min_rows_;
     double *n_, *s_;
     int64_t first_ = 0;           // first group of this bucket
     std::vector<int32_t> slots_;  // group of each cell and fold; -1: none
@@ -235,6 +239,11 @@ class Groups {
         n_[group] = total_n_[size_t(cell)] - n_[group];
         for (int64_t c = 0; c < n_outputs_; ++c)
             s_[group * n_outputs_ + c] = total_s_[size_t(cell * n_outputs_ + c)] - s_[group * n_outputs_ + c];
+    }
+
+    void tell_nothing(int64_t group) {
+        n_[group] = 0.0;
+        std::fill_n(s_ + group * n_outputs_, n_outputs_, 0.0);
     }
 
     // A row that is not for training comes after all folds.
@@ -546,40 +555,91 @@ template void Count::statements(const Saying&, Target<double>) const;
 template void Count::statements(const Saying&, Target<float>) const;
 template void Count::statements(const Saying&, Target<Half>) const;
 
-template <class Out>
-void cell_statements(const Saying& saying, const int64_t* places, int64_t n_rows, const double* n, const double* s,
-                     int64_t n_cells, int64_t n_outputs, Target<Out> out) {
-    const std::vector<double> nothing(size_t(n_outputs), 0.0);
-    std::vector<Out> said(size_t(n_outputs + 1));
-    for (int64_t r = 0; r < n_rows; ++r) {
-        const int64_t place = places[r];
-        expect(place >= 0 && place <= n_cells, "no such cell");
-        const bool known = place < n_cells;
-        say(saying, known ? n[place] : 0.0, known ? s + place * n_outputs : nothing.data(), n_outputs, said.data());
-        copy(said.data(), n_outputs + 1, out.at(r), out.column_step);
-    }
+namespace {
+
+constexpr int64_t kManyRows = 64;
+constexpr int64_t kCellsPerRow = 32;  // with more, an index of the cells costs more than it saves
+
+int n_bits(int64_t x) {
+    int bits = 0;
+    while (x >> bits) ++bits;
+    return bits;
 }
 
-template void cell_statements(const Saying&, const int64_t*, int64_t, const double*, const double*, int64_t, int64_t,
-                              Target<double>);
-template void cell_statements(const Saying&, const int64_t*, int64_t, const double*, const double*, int64_t, int64_t,
-                              Target<Half>);
+// Places of keys among the ascending ones of a combination.
+class Places {
+   public:
+    Places(const int64_t* keys, int64_t n_cells, int64_t n_rows) : keys_(keys), n_cells_(n_cells) {
+        if (n_cells == 0 || n_rows < kManyRows || n_cells > kCellsPerRow * n_rows) return;
+        const int64_t highest = keys[n_cells - 1];
+        shift_ = std::max(0, n_bits(highest) - n_bits(n_cells) + 1);
+        starts_.reserve(size_t((highest >> shift_) + 2));
+        for (int64_t at = 0; at < n_cells; ++at)
+            while (int64_t(starts_.size()) <= keys[at] >> shift_) starts_.push_back(at);
+        starts_.push_back(n_cells);
+    }
 
-void find_keys(const int64_t* cell_keys, int64_t n_cells, const int64_t* starts, int64_t n_starts, int shift,
-               const int64_t* keys, int64_t n_keys, int64_t* places) {
-    for (int64_t i = 0; i < n_keys; ++i) {
-        const int64_t key = keys[i], at = key >> shift;
-        places[i] = n_cells;
-        if (key < 0 || at + 1 >= n_starts) continue;
-        const int64_t* first = cell_keys + starts[at];
-        int64_t size = starts[at + 1] - starts[at];
+    // n_cells if the key is not there.
+    int64_t find(int64_t key) const {
+        const int64_t at = key >> shift_;
+        int64_t first = 0, size = n_cells_;
+        if (!starts_.empty()) {
+            if (key < 0 || at + 1 >= int64_t(starts_.size())) return n_cells_;
+            first = starts_[size_t(at)];
+            size = starts_[size_t(at + 1)] - first;
+        }
         while (size > 1) {  // without branches that depend on the key
             const int64_t half = size / 2;
-            first = first[half] <= key ? first + half : first;
+            first = keys_[first + half] <= key ? first + half : first;
             size -= half;
         }
-        if (size && *first == key) places[i] = first - cell_keys;
+        return size && keys_[first] == key ? first : n_cells_;
+    }
+
+   private:
+    const int64_t* keys_;
+    int64_t n_cells_;
+    int shift_ = 0;
+    std::vector<int64_t> starts_;  // the first place with a key of at least i << shift, for every i; empty: no index
+};
+
+int64_t joint_key(const int32_t* fields, const int64_t* n_ids, const int32_t* ids) {
+    int64_t key = ids[fields[0]];
+    for (int64_t f = 1; f < kMostFields && fields[f] >= 0; ++f) key = key * n_ids[f] + ids[fields[f]];
+    return key;
+}
+
+}  // namespace
+
+template <class Out>
+void say_cells(const CellTable& table, Task task, const double* base, const int32_t* ids, int64_t n_rows,
+               int64_t n_columns, Target<Out> out) {
+    const int64_t n_outputs = table.n_outputs, width = n_outputs + 1;
+    const std::vector<double> nothing(size_t(n_outputs), 0.0);
+    std::vector<Out> said(size_t(width), Out{});
+    int64_t found[kBlock];
+    for (int64_t k = 0; k < table.n_combinations; ++k) {
+        const int64_t first = table.starts[k], n_cells = table.starts[k + 1] - first;
+        const int32_t* fields = table.fields + k * kMostFields;
+        const int64_t* n_ids = table.n_ids + k * kMostFields;
+        const Saying saying(task, table.priors[k], base, n_outputs);
+        const Places places(table.keys + first, n_cells, n_rows);
+        for (int64_t start = 0; start < n_rows; start += kBlock) {
+            const int64_t size = std::min(kBlock, n_rows - start);
+            for (int64_t i = 0; i < size; ++i)  // apart from the logarithms, so that several are found at a time
+                found[i] = places.find(joint_key(fields, n_ids, ids + (start + i) * n_columns));
+            for (int64_t i = 0; i < size; ++i) {
+                const bool known = found[i] < n_cells;
+                const int64_t cell = first + found[i];
+                say(saying, known ? table.n[cell] : 0.0, known ? table.s + cell * n_outputs : nothing.data(),
+                    n_outputs, said.data());
+                copy(said.data(), width, out.at(start + i) + k * width * out.column_step, out.column_step);
+            }
+        }
     }
 }
+
+template void say_cells(const CellTable&, Task, const double*, const int32_t*, int64_t, int64_t, Target<double>);
+template void say_cells(const CellTable&, Task, const double*, const int32_t*, int64_t, int64_t, Target<Half>);
 
 }  // namespace fielddep

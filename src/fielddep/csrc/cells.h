@@ -29,7 +29,8 @@ struct Entries {
     const double* amounts;   // what it adds to the sum of its cell, or of its class in the cell
     const int32_t* classes;  // null: there is one output
     int64_t n_outputs;
-    bool in_order;  // whether a row may only know earlier folds
+    bool in_order;    // whether a row may only know earlier folds
+    double min_rows;  // fewer say nothing
 
     int64_t row(int64_t entry) const { return rows ? rows[entry] : entry; }
     double weight(int64_t row) const { return weights ? weights[row] : 1.0; }
@@ -79,7 +80,7 @@ struct Target {
 
 class Count {
    public:
-    // Cells with training rows, their keys ascending.
+    // Cells with enough training rows, their keys ascending.
     std::vector<int64_t> keys;
     std::vector<double> n, s;
 
@@ -113,14 +114,24 @@ class Count {
     void in_order_of_entries(Take take) const;
 };
 
-// What cells say about rows, given the place of the cell of each; a place at the end stands for no cell.
-template <class Out>
-void cell_statements(const Saying& saying, const int64_t* places, int64_t n_rows, const double* n, const double* s,
-                     int64_t n_cells, int64_t n_outputs, Target<Out> out);
+constexpr int64_t kMostFields = 3;
 
-// Places of keys among ascending ones; n_cells if a key is not there. `starts` holds the first place with a key of at
-// least i << shift, for every i up to the highest key's and one more.
-void find_keys(const int64_t* cell_keys, int64_t n_cells, const int64_t* starts, int64_t n_starts, int shift,
-               const int64_t* keys, int64_t n_keys, int64_t* places);
+// The cells of several combinations, one combination after the other.
+struct CellTable {
+    int64_t n_combinations, n_outputs;
+    // Of each combination:
+    const int32_t* fields;  // columns of its fields, kMostFields; -1: no more
+    const int64_t* n_ids;   // ids of each of them
+    const double* priors;
+    const int64_t* starts;  // its first cell, and the end of all
+    // Of each cell; keys ascend within a combination:
+    const int64_t* keys;
+    const double *n, *s;
+};
+
+// What cells say about rows, given their ids (rows, columns): the statements of one combination after the other.
+template <class Out>
+void say_cells(const CellTable& table, Task task, const double* base, const int32_t* ids, int64_t n_rows,
+               int64_t n_columns, Target<Out> out);
 
 }  // namespace fielddep

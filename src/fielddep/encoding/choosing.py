@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -41,9 +42,12 @@ MAX_CLASSES = 5
 MAX_BLOCK = 1 << 21
 """Numbers of the statements that are judged in one matrix product."""
 
+Gain = tuple[Combination, float]
+"""A combination and what it explains beyond single fields."""
+
 
 def choose_combinations(rows: CountedRows, max_combinations: int, *, seed: int = 0) -> list[Combination]:
-    """Single fields, then the pairs and triples that say most beyond them, best first.
+    """Single fields, then the pairs and triples that say most beyond them, in order of falling gain.
 
     A field whose number the model sees is left out alone, and a combination needs another field: what bins say of a
     number, the model can say better.
@@ -60,12 +64,15 @@ def choose_combinations(rows: CountedRows, max_combinations: int, *, seed: int =
     train = rows.rows_T
     if len(train) > n_sample:
         train = np.sort(np.random.default_rng(seed).choice(train, n_sample, replace=False))
-    ranking = _Ranking(rows.take(train), single)
+    # Cells of a sample have fewer rows.
+    sample = replace(rows.take(train), min_rows=rows.min_rows * len(train) / len(rows.rows_T))
+    ranking = _Ranking(sample, single)
     pairs = _worthwhile(ranking.ranked(_mixed(itertools.combinations(plain, 2), rows.measured)), MANY_PAIRS)
-    extended = {tuple(sorted({*pair, f})) for pair in pairs[:N_EXTENDED] for f in plain if f not in pair}
+    extended = {tuple(sorted({*pair, f})) for pair, _ in pairs[:N_EXTENDED] for f in plain if f not in pair}
     triples = itertools.combinations(plain, 3) if len(plain) <= FEW_FIELDS else sorted(extended)
     good = _worthwhile(ranking.ranked(_mixed(triples, rows.measured)), 0)[: min(MAX_TRIPLES, at_most // 2)]
-    return single + pairs[: at_most - len(good)] + good
+    chosen = _best_first(pairs[: at_most - len(good)] + good)
+    return single + [fields for fields, _ in chosen]
 
 
 def _mixed(combinations: Iterable[Combination], measured: Collection[int]) -> list[Combination]:
@@ -73,10 +80,14 @@ def _mixed(combinations: Iterable[Combination], measured: Collection[int]) -> li
     return [fields for fields in combinations if any(f not in measured for f in fields)]
 
 
-def _worthwhile(gains: Sequence[tuple[Combination, float]], n_few: int) -> list[Combination]:
+def _best_first(gains: Iterable[Gain]) -> list[Gain]:
+    return sorted(gains, key=lambda entry: -entry[1])
+
+
+def _worthwhile(gains: Sequence[Gain], n_few: int) -> list[Gain]:
     """All if there are few; else those that gain more than the best of so many combinations that say nothing."""
     bound = math.log(len(gains)) if len(gains) > n_few else -math.inf
-    return [fields for fields, gain in gains if gain > bound]
+    return [(fields, gain) for fields, gain in gains if gain > bound]
 
 
 class _Ranking:
@@ -92,11 +103,11 @@ class _Ranking:
         self._rest_SC = outputs_SC - basis_BS.T @ (basis_BS @ outputs_SC)
         self._judges = np.concatenate([self._rest_SC.T, basis_BS])
 
-    def ranked(self, combinations: Iterable[Combination]) -> list[tuple[Combination, float]]:
+    def ranked(self, combinations: Iterable[Combination]) -> list[Gain]:
         """Combinations with their gains, best first; those with too many joint values are left out."""
         known = [fields for fields in combinations if math.prod(self.rows.n_ids[f] for f in fields) < MAX_KEYS]
         gains = [gain for block in self._blocks(known) for gain in self._gains_of(block)]
-        return sorted(zip(known, gains, strict=True), key=lambda entry: -entry[1])
+        return _best_first(zip(known, gains, strict=True))
 
     def _gains_of(self, combinations: Sequence[Combination]) -> list[float]:
         """Gains of what statements say beyond the basis; what is left of the outputs says nothing about the basis."""

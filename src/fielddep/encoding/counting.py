@@ -12,7 +12,7 @@ Shape legend: R rows, V values of all rows of a list, G cells, K combinations, C
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -64,6 +64,7 @@ class CountedRows:
         parts_R: part of every row; 0 are training rows.
         folds_R: fold of every training row.
         in_order: whether a row may only know earlier folds.
+        min_rows: fewer training rows, or a smaller sum of their weights, say nothing and have no cell.
         task: of the target.
         n_outputs: outputs of the model.
     """
@@ -76,6 +77,7 @@ class CountedRows:
     parts_R: Parts
     folds_R: npt.NDArray[Any]
     in_order: bool
+    min_rows: float = 0.0
     task: Task
     n_outputs: int
 
@@ -174,18 +176,38 @@ class Counted:
         return said_V if self.lists is None else list_means(said_V, self.lists)
 
 
-def count_all(rows: CountedRows, combinations: Sequence[Combination], said: npt.NDArray[Any]) -> list[Cells]:
-    """Count combinations, and write their statements about every row to an array (K, R, C + 1) of any float type."""
+def count_all(
+    rows: CountedRows, combinations: Sequence[Combination], said: npt.NDArray[Any], *, max_cells: float = math.inf
+) -> list[Cells]:
+    """Count combinations, and write their statements about every row to an array (K, R, C + 1) of any float type.
+
+    Single fields are always counted. The first combination with which all cells are more than `max_cells`, and those
+    that follow it, are dropped; their statements are undefined.
+    """
     module = native()
     if module is None:
-        return [_count_plainly(rows, fields, said_R) for fields, said_R in zip(combinations, said, strict=True)]
+        counted = (_count_plainly(rows, fields, said_R) for fields, said_R in zip(combinations, said, strict=True))
+        return _up_to(max_cells, counted)
     arguments = _arguments(rows)  # once: the threads share them
     with ThreadPoolExecutor(min(n_threads(), MAX_THREADS)) as threads:
-        work = (
+        work = [
             threads.submit(_count_compiled, module, arguments, rows, fields, said_R)
             for fields, said_R in zip(combinations, said, strict=True)
-        )
-        return [done.result() for done in list(work)]
+        ]
+        kept = _up_to(max_cells, (done.result() for done in work))
+        threads.shutdown(cancel_futures=True)
+        return kept
+
+
+def _up_to(max_cells: float, counted: Iterable[Cells]) -> list[Cells]:
+    """Combinations until there are too many cells; nothing after that is counted."""
+    kept, n_cells = [], 0
+    for cells in counted:
+        n_cells += len(cells)
+        if n_cells > max_cells and len(cells.fields) > 1:
+            break
+        kept.append(cells)
+    return kept
 
 
 def _count_plainly(rows: CountedRows, fields: Combination, said: npt.NDArray[Any]) -> Cells:
@@ -203,6 +225,7 @@ def _arguments(rows: CountedRows) -> dict[str, Any]:
         "classes": rows.classes_R,
         "n_outputs": rows.n_outputs,
         "in_order": rows.in_order,
+        "min_rows": rows.min_rows,
     }
 
 
@@ -247,8 +270,10 @@ def count_combination(rows: CountedRows, fields: Combination) -> Counted:
         n_V[at_V[own]], s_VC[at_V[own]] = told_n[cell[own]], told_s[cell[own]]
         if rows.in_order:
             known_n, known_s = known_n + own_n, known_s + own_s
-    found = Counted(cells=counted, n_V=n_V, s_VC=s_VC, lists=lists)
-    return replace(found, cells=replace(counted, prior=_best_prior(found, rows)))
+    few_V = n_V < rows.min_rows
+    n_V[few_V], s_VC[few_V] = 0.0, 0.0
+    found = Counted(cells=counted.with_rows(rows.min_rows), n_V=n_V, s_VC=s_VC, lists=lists)
+    return replace(found, cells=replace(found.cells, prior=_best_prior(found, rows)))
 
 
 def _distinct(keys: Keys, n_keys: int) -> tuple[Keys, Keys]:

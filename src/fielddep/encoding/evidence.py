@@ -7,7 +7,8 @@ base rate, shrunken towards it if the rows are few.
 All sums are whole multiples of `UNIT` below 2^53, so they are exact in any order, and counts of two tables can be
 merged without an error.
 
-Shape legend: R rows, F fields, K combinations, G cells, C outputs of the model (one, or one per class), E inputs.
+Shape legend: R rows, F fields, K combinations, J fields of a combination, G cells, C outputs of the model (one, or one
+per class), E inputs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from types import ModuleType
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +38,10 @@ MAX_KEYS = 1 << 62
 """Joint values that a combination can have, at most."""
 MAX_TABLE = 1 << 22
 """Joint values up to which cells are looked up in a table, which is many times faster than a binary search."""
-MIN_INDEXED = 1000
-"""Rows from which on an index of the cells is worth its time."""
+MAX_JOINED = 3
+"""Fields of a combination, at most."""
+FIRST_FIELD = np.array([[0, -1, -1]], dtype=np.int32)
+"""The fields of a combination that is the first column of ids."""
 MAX_STATEMENT = 30.0
 
 
@@ -84,15 +88,15 @@ class Cells:
         keys_G, cell = np.unique(keys, return_inverse=True)
         return replace(self, keys_G=keys_G, n_G=sum_by(cell, n, len(keys_G)), s_GC=sums_by(cell, s, len(keys_G)))
 
+    def with_rows(self, least: float) -> Cells:
+        """The cells of at least so many rows."""
+        kept_G = self.n_G >= least
+        return replace(self, keys_G=self.keys_G[kept_G], n_G=self.n_G[kept_G], s_GC=self.s_GC[kept_G])
+
     def find(self, keys_R: Keys) -> Keys:
         """Position of the cell of each joint value; `len(self)` if it has none."""
         if len(self._places):
             return self._places[np.minimum(keys_R, len(self._places) - 1)]
-        module = native()
-        if module is not None and len(self) and len(keys_R) >= MIN_INDEXED:
-            place_R = np.empty(len(keys_R), dtype=np.int64)
-            module.find(self.keys_G, *self._index, keys_R, place_R)
-            return place_R
         place_R = np.searchsorted(self.keys_G, keys_R)
         if not len(self):
             return place_R
@@ -107,13 +111,6 @@ class Cells:
         places = np.full(int(self.keys_G[-1]) + 2, len(self))
         places[self.keys_G] = np.arange(len(self))
         return places
-
-    @cached_property
-    def _index(self) -> tuple[Keys, int]:
-        """For every i up to the highest key: the first position with a key of at least i << shift, and the shift."""
-        highest = int(self.keys_G[-1])
-        shift = max(0, highest.bit_length() - len(self).bit_length() + 2)
-        return np.searchsorted(self.keys_G, np.arange((highest >> shift) + 2) << shift), shift
 
     def sums(self, keys_R: Keys) -> tuple[Floats, Floats]:
         """Training rows (R) and sums of targets (R, C) of the cells of rows; zeros without a cell."""
@@ -155,6 +152,15 @@ def statements(n_R: Floats, s_RC: Floats, base_C: Floats, prior: float, task: Ta
     return np.concatenate([said_RC, np.log1p(n_R1)], axis=1)
 
 
+class _Joined(NamedTuple):
+    """Fields (-1: no more), their numbers of ids, prior and first cell of all combinations, and the last one's end."""
+
+    fields_KJ: Ids
+    n_ids_KJ: Keys
+    priors_K: Floats
+    starts: Keys
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
     """The cells of all combinations. Get one from `learn_evidence`, or from a saved model.
@@ -162,12 +168,26 @@ class Evidence:
     Attributes:
         task: of the target.
         base_C: mean target of the training rows; 0 for regression. No share of a class is 0 or 1.
-        cells: one entry per combination: single fields first.
+        cells: one entry per combination: single fields first. Their arrays are parts of the following.
+        keys_G, n_G, s_GC: keys, rows and sums of all cells, one combination after the other.
     """
 
     task: Task
     base_C: Floats
     cells: tuple[Cells, ...]
+    keys_G: Keys
+    n_G: Floats
+    s_GC: Floats
+
+    @classmethod
+    def of(cls, task: Task, base_C: Floats, cells: Sequence[Cells]) -> Evidence:
+        """The evidence of counted combinations."""
+        arrays = {
+            "keys": np.concatenate([np.empty(0, dtype=np.int64), *(c.keys_G for c in cells)]),
+            "n": np.concatenate([np.empty(0), *(c.n_G for c in cells)]),
+            "s": np.concatenate([np.empty((0, len(base_C))), *(c.s_GC for c in cells)]),
+        }
+        return cls.from_parts(_state(task, base_C, cells), arrays)
 
     @property
     def combinations(self) -> tuple[tuple[int, ...], ...]:
@@ -177,7 +197,7 @@ class Evidence:
     @property
     def n_cells(self) -> int:
         """Cells of all combinations."""
-        return sum(map(len, self.cells))
+        return len(self.keys_G)
 
     @property
     def width(self) -> int:
@@ -186,52 +206,64 @@ class Evidence:
 
     def encode(self, ids_RF: Ids, lists: Mapping[int, Ragged]) -> Statements:
         """Statements about rows that were not counted (R, K * (C + 1)), given ids and, by field, lists."""
-        found = np.empty((len(ids_RF), len(self.cells), self.width), dtype=np.float16)
-        for k, cells in enumerate(self.cells):
-            self._say(cells, ids_RF, lists, found[:, k])
-        return found.reshape(len(ids_RF), len(self.cells) * self.width)
-
-    def _say(self, cells: Cells, ids_RF: Ids, lists: Mapping[int, Ragged], said: npt.NDArray[Any]) -> None:
-        """Write what one combination says to an array (R, C + 1); the mean over the values of a list."""
-        listed = lists.get(cells.fields[0])
-        if listed is None:
-            self._say_keys(cells, joint_keys([ids_RF[:, f] for f in cells.fields], cells.n_ids), said)
-            return
-        said_V = np.empty((len(listed.values), self.width))
-        self._say_keys(cells, listed.values.astype(np.int64), said_V)
-        said[...] = list_means(said_V, listed)
-
-    def _say_keys(self, cells: Cells, keys_V: Keys, said: npt.NDArray[Any]) -> None:
         module = native()
-        if module is None:
-            said[...] = statements(*cells.sums(keys_V), self.base_C, cells.prior, self.task)
-        else:
-            places_V = cells.find(keys_V)
-            module.say(self.task, cells.prior, self.base_C, places_V, cells.n_G, cells.s_GC, bits_of(said))
+        said_RE = np.empty((len(ids_RF), len(self.cells) * self.width), dtype=np.float16)
+        self._say(module, slice(0, len(self.cells)), self._joined.fields_KJ, ids_RF, said_RE)
+        for k, fields in enumerate(self.combinations if lists else ()):
+            listed = lists.get(fields[0])
+            if listed is None:
+                continue
+            # The mean over its values replaces what was said of the stand-in of a list.
+            said_V = np.empty((len(listed.values), self.width))
+            self._say(module, slice(k, k + 1), FIRST_FIELD, listed.values[:, None], said_V)
+            said_RE[:, k * self.width : (k + 1) * self.width] = list_means(said_V, listed)
+        return said_RE
+
+    def _say(
+        self, module: ModuleType | None, which: slice, fields_KJ: Ids, ids_RF: Ids, said_RE: npt.NDArray[Any]
+    ) -> None:
+        """Write what some combinations say of rows, given the columns of ids of their fields."""
+        if module is not None:
+            n_ids_KJ, priors_K = self._joined.n_ids_KJ[which], self._joined.priors_K[which]
+            starts = self._joined.starts[which.start : which.stop + 1]
+            cells = (self.keys_G, self.n_G, self.s_GC)
+            module.say(self.task, self.base_C, fields_KJ, n_ids_KJ, priors_K, starts, *cells, ids_RF, bits_of(said_RE))
+            return
+        said_RKE = said_RE.reshape(len(ids_RF), len(fields_KJ), self.width)
+        for k, (cells_k, fields) in enumerate(zip(self.cells[which], fields_KJ, strict=True)):
+            keys_R = joint_keys([ids_RF[:, f] for f in fields if f >= 0], cells_k.n_ids)
+            said_RKE[:, k] = statements(*cells_k.sums(keys_R), self.base_C, cells_k.prior, self.task)
+
+    @cached_property
+    def _joined(self) -> _Joined:
+        fields_KJ = np.full((len(self.cells), MAX_JOINED), -1, dtype=np.int32)
+        n_ids_KJ = np.ones((len(self.cells), MAX_JOINED), dtype=np.int64)
+        for k, cells in enumerate(self.cells):
+            fields_KJ[k, : len(cells.fields)] = cells.fields
+            n_ids_KJ[k, : len(cells.fields)] = cells.n_ids
+        return _Joined(
+            fields_KJ=fields_KJ,
+            n_ids_KJ=n_ids_KJ,
+            priors_K=np.array([cells.prior for cells in self.cells]),
+            starts=np.cumsum([0, *map(len, self.cells)]),
+        )
 
     def merge(self, other: Evidence) -> Evidence:
         """The evidence of both sets of rows, with the base rate and the priors of this one."""
-        merged = (one.merge(two) for one, two in zip(self.cells, other.cells, strict=True))
-        return replace(self, cells=tuple(merged))
+        merged = [one.merge(two) for one, two in zip(self.cells, other.cells, strict=True)]
+        return Evidence.of(self.task, self.base_C, merged)
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the cells, which `arrays` holds."""
-        combinations = [
-            {"fields": list(c.fields), "n_ids": list(c.n_ids), "prior": c.prior, "cells": len(c)} for c in self.cells
-        ]
-        return {"task": self.task, "base": self.base_C.tolist(), "combinations": combinations}
+        return _state(self.task, self.base_C, self.cells)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The cells of all combinations one after the other: keys, rows and sums."""
-        return {
-            "keys": np.concatenate([np.empty(0, dtype=np.int64), *(c.keys_G for c in self.cells)]),
-            "n": np.concatenate([np.empty(0), *(c.n_G for c in self.cells)]),
-            "s": np.concatenate([np.empty((0, len(self.base_C))), *(c.s_GC for c in self.cells)]),
-        }
+        return {"keys": self.keys_G, "n": self.n_G, "s": self.s_GC}
 
     @classmethod
     def from_parts(cls, state: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Evidence:
-        """Rebuild from `to_json` and `arrays`.
+        """Rebuild from `to_json` and `arrays`, which may be `compact`.
 
         Raises:
             BundleError: if the two do not fit together.
@@ -239,6 +271,8 @@ class Evidence:
         n_cells = sum(entry["cells"] for entry in state["combinations"])
         if any(len(arrays[name]) != n_cells for name in ("keys", "n", "s")):
             raise BundleError(f"the evidence must have {n_cells} cells; the file has others. Save the model again")
+        keys = arrays["keys"].astype(np.int64, copy=False)
+        n, s = (arrays[name].astype(np.float64, copy=False) for name in ("n", "s"))
         cells, start = [], 0
         for entry in state["combinations"]:
             part = slice(start, start + entry["cells"])
@@ -247,13 +281,32 @@ class Evidence:
                 Cells(
                     fields=tuple(entry["fields"]),
                     n_ids=tuple(entry["n_ids"]),
-                    keys_G=arrays["keys"][part],
-                    n_G=arrays["n"][part],
-                    s_GC=arrays["s"][part],
+                    keys_G=keys[part],
+                    n_G=n[part],
+                    s_GC=s[part],
                     prior=entry["prior"],
                 )
             )
-        return cls(task=state["task"], base_C=np.array(state["base"]), cells=tuple(cells))
+        base_C = np.array(state["base"])
+        return cls(task=state["task"], base_C=base_C, cells=tuple(cells), keys_G=keys, n_G=n, s_GC=s)
+
+
+def _state(task: Task, base_C: Floats, cells: Sequence[Cells]) -> dict[str, Any]:
+    """What `Evidence.to_json` returns."""
+    combinations = [
+        {"fields": list(c.fields), "n_ids": list(c.n_ids), "prior": c.prior, "cells": len(c)} for c in cells
+    ]
+    return {"task": task, "base": base_C.tolist(), "combinations": combinations}
+
+
+def compact(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same numbers with four bytes each, or as they are if that would change one."""
+    for dtype in (np.int32,) if values.dtype.kind == "i" else (np.int32, np.float32):
+        with np.errstate(invalid="ignore", over="ignore"):
+            small = values.astype(dtype)
+        if np.array_equal(small, values):
+            return small
+    return values
 
 
 def bits_of(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +21,8 @@ from fielddep.encoding.split import ReadParts
 from fielddep.errors import SchemaError
 from fielddep.wording import did_you_mean
 
+log = logging.getLogger(__name__)
+
 N_FOLDS = 10
 
 Allocate = Callable[[str, tuple[int, ...], str], npt.NDArray[Any]]
@@ -26,21 +30,36 @@ Allocate = Callable[[str, tuple[int, ...], str], npt.NDArray[Any]]
 
 
 def learn_evidence(
-    rows: CountedRows, allocate: Allocate, combinations: Sequence[Combination] | None, max_combinations: int
+    rows: CountedRows,
+    allocate: Allocate,
+    combinations: Sequence[Combination] | None,
+    max_combinations: int,
+    max_cells: float = math.inf,
 ) -> tuple[Evidence, npt.NDArray[np.float16]]:
     """Count cells, and make the statements of all rows (K, R, C + 1).
 
     Args:
         rows: the table.
         allocate: makes the array of the statements.
-        combinations: which to count; None ranks them.
+        combinations: which to count, whatever their cells; None ranks them.
         max_combinations: pairs and triples, at most, that are ranked.
+        max_cells: cells, at most, of those that are ranked; with more, combinations of least gain are dropped.
     """
     if combinations is None:
         combinations = choose_combinations(rows, max_combinations)
+    else:
+        max_cells = math.inf
     said = allocate("statements", (len(combinations), len(rows), rows.n_outputs + 1), "<f2")
-    cells = count_all(rows, combinations, said)
-    return Evidence(task=rows.task, base_C=rows.base_C, cells=tuple(cells)), said
+    cells = count_all(rows, combinations, said, max_cells=max_cells)
+    if len(cells) < len(combinations):
+        log.warning(
+            "evidence: %d of %d combinations are dropped, because all would have more than data.evidence_max_cells = "
+            "%d joint values. Raise it to keep more",
+            len(combinations) - len(cells),
+            len(combinations),
+            max_cells,
+        )
+    return Evidence.of(rows.task, rows.base_C, cells), said[: len(cells)]
 
 
 def counted_rows(
@@ -50,6 +69,7 @@ def counted_rows(
     folds: Callable[[int, int], npt.NDArray[np.int64]],
     *,
     in_order: bool,
+    min_rows: int,
     allocate: Allocate,
 ) -> CountedRows:
     """The rows of a coded table; ids are kept in arrays of `allocate`."""
@@ -83,6 +103,7 @@ def counted_rows(
         parts_R=parts_R,
         folds_R=np.concatenate(found_folds),
         in_order=in_order,
+        min_rows=min_rows if min_rows > 1 else 0.0,  # weights may add up to less than one row
         task=target.task,
         n_outputs=target.n_outputs,
     )

@@ -205,9 +205,17 @@ class _Encoding:
             return encoder, None
         self.observer.on_stage("count", 0, 0.0)
         in_order = self.given is None and self.config.split.method == "time"
-        rows = counted_rows(table, encoder, split.parts, split.folds, in_order=in_order, allocate=self._scratch)
+        rows = counted_rows(
+            table,
+            encoder,
+            split.parts,
+            split.folds,
+            in_order=in_order,
+            min_rows=data.evidence_min_rows,
+            allocate=self._scratch,
+        )
         named = None if data.evidence == "auto" else named_combinations(data.evidence, encoder)
-        evidence, said = learn_evidence(rows, self._scratch, named, data.max_combinations)
+        evidence, said = learn_evidence(rows, self._scratch, named, data.max_combinations, data.evidence_max_cells)
         return (replace(encoder, evidence=evidence), said) if evidence.cells else (encoder, None)
 
     def _scratch(self, name: str, shape: tuple[int, ...], dtype: str) -> Array:

@@ -19,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 
 from fielddep.config.settings import Config
 from fielddep.encoding.encoder import Encoder
+from fielddep.encoding.evidence import compact
 from fielddep.encoding.ragged import Ragged
 from fielddep.encoding.rows import EVIDENCE, IDS, MEASURES, NUMBERS, TARGET, WEIGHT, Array, RowArray, list_name
 from fielddep.errors import StoreError
@@ -84,7 +85,8 @@ def save_encoder(folder: Path, encoder: Encoder) -> None:
     write_atomically(folder / VOCABULARY, write_vocabulary)
     cells = encoder.cells()
     if cells is not None:
-        write_atomically(folder / CELLS, lambda path: save_file(cells, path))
+        compacted = {name: compact(array) for name, array in cells.items()}
+        write_atomically(folder / CELLS, lambda path: save_file(compacted, path))
 
 
 def encoder_files(encoder: Encoder) -> tuple[str, ...]:
