@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fielddep.artifacts.bundle import Bundle
     from fielddep.artifacts.predictor import Predictor
+    from fielddep.config.data import DataConfig, SplitConfig
     from fielddep.config.mdl import MDLConfig
-    from fielddep.config.settings import Config, DataConfig, SplitConfig, TrainConfig
+    from fielddep.config.settings import Config, TrainConfig
     from fielddep.encoding.describe import describe
     from fielddep.errors import FieldDepError, UserError
     from fielddep.explain.dependencies import Explanation

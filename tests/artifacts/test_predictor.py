@@ -19,7 +19,7 @@ from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, mean_
 from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import Predictor
 from fielddep.artifacts.run import Run
-from fielddep.config.settings import DataConfig
+from fielddep.config.data import DataConfig
 from fielddep.encoding.encoder import Encoder
 from fielddep.errors import BundleError, SchemaError, TableError, UserError
 from fielddep.tables.delimited import Place

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fielddep.config.data import for_field
 from fielddep.config.decode import parse_assignment
-from fielddep.config.settings import Config, for_field, settings_reference
+from fielddep.config.settings import Config, settings_reference
 from fielddep.errors import ConfigError
 from tests.helpers import raises
 

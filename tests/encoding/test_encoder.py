@@ -4,7 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fielddep.config.settings import Config, DataConfig
+from fielddep.config.data import DataConfig
+from fielddep.config.settings import Config
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.schema import Field, Schema
 from fielddep.encoding.target import Target

@@ -13,12 +13,14 @@ import polars as pl
 import pytest
 from hypothesis import strategies as st
 
-from fielddep.config.settings import Config, SplitConfig
+from fielddep.config.data import SplitConfig
+from fielddep.config.settings import Config
 from fielddep.encoding.coded import CodedTable, Sizes
 from fielddep.encoding.describe import describe
 from fielddep.encoding.interning import code_table
 from fielddep.encoding.ordering import draw
-from fielddep.encoding.split import Split, class_warnings, count_parts, plan_split, split_column
+from fielddep.encoding.parts import class_warnings, count_parts
+from fielddep.encoding.split import Split, plan_split, split_column
 from fielddep.encoding.target import Target
 from fielddep.errors import SplitError
 from fielddep.store.build import build_store

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from fielddep.config.settings import Config, DataConfig, for_field
+from fielddep.config.data import DataConfig, for_field
+from fielddep.config.settings import Config
 from fielddep.encoding.crosses import Cross, cross_positions, find_crosses, pair_codes
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.field import FieldCells, FieldEncoder, field_texts

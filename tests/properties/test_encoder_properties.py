@@ -5,7 +5,8 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fielddep.config.settings import Config, DataConfig
+from fielddep.config.data import DataConfig
+from fielddep.config.settings import Config
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.schema import Field, Schema
 from fielddep.encoding.values import as_number, canonical

@@ -11,7 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from fielddep.config.settings import Config, DataConfig
+from fielddep.config.data import DataConfig
+from fielddep.config.settings import Config
 from fielddep.errors import ConfigError, TableError
 from fielddep.store.build import build_store
 from fielddep.store.store import Store

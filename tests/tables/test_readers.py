@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from fielddep.config.settings import DataConfig
+from fielddep.config.data import DataConfig
 from fielddep.errors import ConfigError, TableError
 from fielddep.tables.readers import scan_chunks, table_paths
 from fielddep.tables.row_stream import open_rows, read_table

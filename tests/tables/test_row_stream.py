@@ -9,7 +9,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fielddep.config.settings import Config, DataConfig
+from fielddep.config.data import DataConfig
+from fielddep.config.settings import Config
 from fielddep.errors import ConfigError, SchemaError, SplitError, TableError, UserError
 from fielddep.store.build import build_store
 from fielddep.tables.delimited import Place, delimited_rows, open_delimited

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fielddep.config.settings import DataConfig
+from fielddep.config.data import DataConfig
 from fielddep.errors import TableError
 from fielddep.tables import sparse_text
 from fielddep.tables.sparse_text import read_libffm, read_libsvm

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fielddep.config.settings import DataConfig
+from fielddep.config.data import DataConfig
 from fielddep.errors import TableError
 from fielddep.tables.row_stream import open_rows, read_table
 from tests.helpers import raises

@@ -14,7 +14,7 @@ import torch
 
 from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.run import resolve_bundle
-from fielddep.config.settings import DataConfig, Kind
+from fielddep.config.data import DataConfig, Kind
 from fielddep.encoding.encoder import MAX_NAMES, check_columns
 from fielddep.encoding.one_row import FEW_ROWS
 from fielddep.encoding.rows import EncodedRows

@@ -20,7 +20,7 @@ from fielddep.cli.options import (
     open_predictor,
     reading_of,
 )
-from fielddep.config.settings import DataConfig
+from fielddep.config.data import DataConfig
 
 if TYPE_CHECKING:
     from fielddep.artifacts.run import Run

@@ -14,8 +14,9 @@ import typer
 
 from fielddep.cli.console import log
 from fielddep.config import NETWORKS
+from fielddep.config.data import DataConfig
 from fielddep.config.decode import parse_assignment
-from fielddep.config.settings import Config, DataConfig, read_toml
+from fielddep.config.settings import Config, read_toml
 from fielddep.errors import BundleError, ConfigError, TableError
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from fielddep.artifacts.predictor import Predictor
-    from fielddep.config.settings import DataConfig
+    from fielddep.config.data import DataConfig
     from fielddep.encoding.unknown import UnknownReport
 
 Write = Callable[[Path, "Iterator[pl.DataFrame]"], None]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fielddep.config.settings import DataConfig, for_field
+from fielddep.config.data import DataConfig, for_field
 from fielddep.encoding.dates import Times, read_times
 from fielddep.encoding.lists import ListKind, SplitCells, split_cells, split_value
 from fielddep.encoding.measures import Measure, ValueTargets, lenient_numbers

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fielddep.config.settings import Config, Kind
+from fielddep.config.data import Kind
+from fielddep.config.settings import Config
 from fielddep.encoding.coded import DEFAULT_SIZES, Array, Cells, CodedColumn, CodedTable, MemoryCells, Mode, Sizes
 from fielddep.encoding.dates import find_format, is_date_type, read_times, time_numbers
 from fielddep.encoding.kinds import infer_kind

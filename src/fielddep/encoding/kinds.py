@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from fielddep.config.settings import Kind
+from fielddep.config.data import Kind
 from fielddep.encoding.dates import find_format, is_date_type
 from fielddep.encoding.lists import list_separator, looks_like_text
 from fielddep.encoding.measures import ValueTargets, order_matters

@@ -32,8 +32,9 @@ from fielddep.encoding.kinds import infer_kind, may_be_ordered
 from fielddep.encoding.learn_numbers import TargetSums, learn_numbers, moments_of, read_cells
 from fielddep.encoding.measures import ValueTargets, count_halves, half_of_rows
 from fielddep.encoding.numbers import Moments, number_counts
+from fielddep.encoding.parts import count_parts
 from fielddep.encoding.schema import Field, Plan, build_schema, candidate_names, known_kind, make_field, plan_field
-from fielddep.encoding.split import PART_NAMES, ReadParts, count_parts
+from fielddep.encoding.split import PART_NAMES, ReadParts
 from fielddep.encoding.target import Target, infer_target, target_score
 from fielddep.encoding.values import as_number, distinct_values, try_numbers
 from fielddep.errors import SchemaError

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fielddep.config.settings import DataConfig
+from fielddep.config.data import DataConfig
 from fielddep.encoding.coded import CodedTable
 from fielddep.encoding.column_tables import TargetCodec
 from fielddep.encoding.field import Codec, FieldCells, FieldEncoder, field_missing, field_texts, learn_vocabulary

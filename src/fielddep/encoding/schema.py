@@ -13,7 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from fielddep.config.settings import PER_FIELD_DEFAULT, Config, DataConfig, Kind, Numeric, for_field
+from fielddep.config.data import PER_FIELD_DEFAULT, DataConfig, Kind, Numeric, for_field
+from fielddep.config.settings import Config
 from fielddep.encoding.dates import PARTS, Part, choose_format, part_name, read_times
 from fielddep.encoding.kinds import KindChoice, infer_kind, is_row_number
 from fielddep.encoding.lists import list_separator

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from fielddep.config.data import Task
 from fielddep.config.metrics import KnownTask
-from fielddep.config.settings import Task
 from fielddep.encoding.values import as_number, boolean_synonyms, canonical, try_numbers
 from fielddep.errors import SchemaError
 from fielddep.wording import listing

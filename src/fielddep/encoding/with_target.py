@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from fielddep.config.settings import DataConfig
+from fielddep.config.data import DataConfig
 from fielddep.encoding.coded import Array, CodedTable, ReadCells, places
 from fielddep.encoding.target import has_target, missing_target
 from fielddep.errors import SchemaError

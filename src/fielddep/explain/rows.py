@@ -18,7 +18,7 @@ import polars as pl
 
 from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import ALL, CHUNK_ROWS, Predictor, default_part, read_options
-from fielddep.config.settings import DataConfig
+from fielddep.config.data import DataConfig
 from fielddep.encoding.encoder import Encoder, check_columns
 from fielddep.encoding.field import FieldCells, FieldEncoder, joined_labels
 from fielddep.encoding.numbers import MAX_SCALED, QuantileBins, ScaledNumbers

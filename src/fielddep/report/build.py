@@ -19,10 +19,11 @@ import torch
 from fielddep.artifacts.bundle import Bundle
 from fielddep.artifacts.predictor import ALL, Predictor, default_part
 from fielddep.artifacts.run import REPORT, REPORT_NUMBERS, Run, environment
-from fielddep.config.settings import DataConfig
+from fielddep.config.data import DataConfig
 from fielddep.encoding.interning import code_table
+from fielddep.encoding.parts import class_warnings
 from fielddep.encoding.rows import EncodedRows, RowSample, list_name, sample_rows
-from fielddep.encoding.split import SPLIT_VERSION, class_warnings, plan_split
+from fielddep.encoding.split import SPLIT_VERSION, plan_split
 from fielddep.encoding.with_target import rows_with_target
 from fielddep.errors import UserError
 from fielddep.explain.dependencies import global_dependencies, learns_dependencies

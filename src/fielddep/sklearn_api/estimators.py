@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fielddep.config.data import DataConfig, Numeric, SplitConfig
 from fielddep.config.mdl import MDLConfig
-from fielddep.config.settings import DataConfig, Numeric, SplitConfig, TrainConfig
+from fielddep.config.settings import TrainConfig
 from fielddep.explain.dependencies import Explanation, explain_rows, global_dependencies
 from fielddep.explain.evidence import N_STRONGEST, RowEvidence, row_evidence
 from fielddep.explain.groups import N_GROUPS, RowGroups, group_rows

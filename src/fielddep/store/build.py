@@ -36,17 +36,10 @@ from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.interning import TableInterner, n_threads
 from fielddep.encoding.learn import learn_encoder
 from fielddep.encoding.learn_evidence import N_FOLDS, counted_rows, learn_evidence, named_combinations
+from fielddep.encoding.parts import class_warnings
 from fielddep.encoding.rows import EVIDENCE, Array, RowArray
 from fielddep.encoding.schema import candidate_names, check_column_names, target_name
-from fielddep.encoding.split import (
-    PART_NAMES,
-    Parts,
-    ReadParts,
-    class_warnings,
-    group_folds,
-    plan_split,
-    random_folds,
-)
+from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, group_folds, plan_split, random_folds
 from fielddep.encoding.with_target import coded_with_target
 from fielddep.errors import ConfigError, SchemaError, SourceChangedError, SplitError, TableError, UserError
 from fielddep.observer import Observer

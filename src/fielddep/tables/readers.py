@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from fielddep.config.settings import DataConfig
+from fielddep.config.data import DataConfig
 from fielddep.errors import ConfigError, TableError
 from fielddep.tables.delimited import find_delimiter, refuse_duplicates
 from fielddep.tables.sparse_text import read_libffm, read_libsvm

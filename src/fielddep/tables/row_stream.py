@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 import polars as pl
 
-from fielddep.config.settings import DataConfig
+from fielddep.config.data import DataConfig
 from fielddep.errors import ConfigError, SourceChangedError, TableError, UserError
 from fielddep.tables.delimited import DelimitedFile, Place, Rows, delimited_rows, open_delimited
 from fielddep.tables.json_lines import json_rows, json_schema, open_json_lines

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fielddep.config.settings import DataConfig
+from fielddep.config.data import DataConfig
 from fielddep.errors import TableError
 from fielddep.tables.text import check_text, open_bytes, scratch_file
 
