@@ -42,7 +42,7 @@ PAPER = ("lr", "fm", "ffm", "xdeepfm", "afn", "ifm", "inn", "llfm", "rafm", "fwl
 """The baselines that the paper reports on Frappe and ML-Rating."""
 OTHERS = ("wide_deep", "deepfm", "node", "tabnet", "tabtransformer", "saint", "finalmlp")
 TREES = ("lightgbm", "catboost")
-MDL = ("mdl", "mdl-wo-dep")
+MDL = ("mdl", "blend", "mdl-wo-dep")
 SHORT = ("lr", "fm", "deepfm", "xdeepfm", "finalmlp", *TREES, *MDL)
 
 
