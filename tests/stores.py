@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 
 from fielddep.config.settings import Config
-from fielddep.encoding.rows import EncodedRows, Layout
+from fielddep.encoding.rows import FOLDS, PARTS, EncodedRows, Layout
 from fielddep.encoding.split import Parts
-from fielddep.store.format import PARTS
 from fielddep.store.store import MemoryWriter, Store, StoreWriter
 from fielddep.training.prepare import prepare
 from tests.streamed import learned
@@ -23,7 +22,8 @@ def write_store(
     store = prepare(frame, config, parts=parts).store
     folder.mkdir(parents=True)
     writer = StoreWriter(folder, encoder=store.encoder, config=config, chunk_rows=chunk_rows, shard_rows=4 * chunk_rows)
-    writer.append({**store.read(0, len(frame)).arrays, PARTS: store.parts(0, len(frame))})
+    folds = {} if store.encoder.evidence is None else {FOLDS: store.folds(0, len(frame))}
+    writer.append({**store.read(0, len(frame)).arrays, PARTS: store.parts(0, len(frame)), **folds})
     return writer.finish()
 
 

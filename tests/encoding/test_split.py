@@ -165,6 +165,12 @@ def test_folds_keep_the_order_of_time() -> None:
     order = np.argsort(times[train], kind="stable")
     assert (np.diff(folds[train][order]) >= 0).all()
     assert np.abs(np.bincount(folds[train]) / train.sum() - 0.25).max() < 0.01
+    order = np.argsort(times[parts < 2], kind="stable")
+    assert (np.diff(folds[parts < 2][order]) >= 0).all()
+    assert folds[train].max() == 3 and folds[parts == 1].min() == 4
+    # A few training rows and many validation rows still have folds that fit into a byte.
+    _, parts, folds = folds_of(pl.DataFrame({"t": times}), 10, 0, method="time", column="t", validation=0.98, test=0.01)
+    assert folds[parts == 1].max() == 255
 
 
 # --- methods --------------------------------------------------------------------------------------------------

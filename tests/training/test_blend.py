@@ -19,6 +19,7 @@ from fielddep.config.settings import Config
 from fielddep.errors import BundleError, MissingExtraError
 from fielddep.explain.members import row_members
 from fielddep.nn.blend import MEMBERS, Blend
+from fielddep.store.build import build_store
 from fielddep.training import trees
 from fielddep.training.fit import Trained, fit
 from fielddep.training.metrics import measure
@@ -139,6 +140,22 @@ def test_a_refit_trains_the_trees_on_all_rows():
     for before, after in zip(once.model.trees, again.model.trees, strict=True):
         assert not torch.equal(before.outputs(rows), after.outputs(rows))
     assert again.metrics["validation"] == once.metrics["validation"]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_refit_counts_the_evidence_of_all_rows(task, tmp_path):
+    once, again = blend(task), blend(task, refit=True)
+    for trained, n_rows in ((once, 1200), (again, 1350)):
+        evidence = trained.prepared.encoder.evidence
+        assert evidence is not None and evidence.cells[0].n_G.sum() == n_rows
+    rows = again.prepared.parts["test"].rows()
+    found = again.model.outputs(rows)
+    Bundle.of(again).save(tmp_path / "bundle")
+    bundle = Bundle.load(tmp_path / "bundle")
+    torch.testing.assert_close(bundle.model.outputs(bundle.encoder.as_new(rows)), found)
+    store = build_store(table(task), again.prepared.config, tmp_path / "store")
+    of_store = fit(store, again.prepared.config)
+    torch.testing.assert_close(of_store.model.outputs(of_store.prepared.parts["test"].rows()), found, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -137,6 +137,16 @@ def test_hiding_a_field_hides_it_in_its_combinations(trained: Trained) -> None:
     assert np.array_equal(hide_field(encoder, rows, 1).arrays[EVIDENCE], empty.arrays[EVIDENCE])
 
 
+def test_hiding_a_field_keeps_what_other_fields_say(trained: Trained) -> None:
+    """Training rows are told what other folds say; with all rows, they would meet their own target."""
+    rows, encoder = trained.prepared.parts["train"].rows(), trained.prepared.encoder
+    assert encoder.evidence is not None
+    shape = (len(rows), len(encoder.evidence.cells), encoder.evidence.width)
+    before, after = (r.arrays[EVIDENCE].reshape(shape) for r in (rows, hide_field(encoder, rows, 1)))
+    for k, fields in enumerate(encoder.evidence.combinations):
+        assert np.array_equal(before[:, k], after[:, k]) == (1 not in fields)
+
+
 def test_evidence_does_not_enter_the_dependencies(trained: Trained) -> None:
     assert isinstance(trained.model, MDL)
     inputs = trained.prepared.parts["test"].read(0, 6_000).batch().inputs

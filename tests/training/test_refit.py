@@ -16,10 +16,13 @@ from fielddep.artifacts.run import Run
 from fielddep.cli import main
 from fielddep.config.settings import Config, TrainConfig
 from fielddep.config.trees import LightGBMConfig
-from fielddep.errors import ConfigError
+from fielddep.encoding.evidence import Evidence
+from fielddep.errors import ConfigError, StoreError
 from fielddep.nn.model import FieldModel
 from fielddep.observer import Observer
+from fielddep.report.build import read_report, report_table, report_training
 from fielddep.store.build import build_store
+from fielddep.store.shards import FileShards
 from fielddep.training.checkpoint import Evaluation
 from fielddep.training.fit import Trained, fit, train
 from fielddep.training.metrics import measure
@@ -108,6 +111,124 @@ def test_an_interrupted_refit_resumes(tmp_path: Path) -> None:
     assert run.metrics == expected.metrics
     bundles = [(found.bundle / "weights.safetensors").read_bytes() for found in (run, expected)]
     assert bundles[0] == bundles[1]
+
+
+# --- evidence -------------------------------------------------------------------------------------------------
+
+EVIDENCE_SETTINGS: dict[str, object] = {
+    "data.evidence": [["colour", "shape"]],
+    "data.counts_from": "all",
+    "model.direct": "auto",
+    "model.direct_hidden": [8],
+    "train.max_epochs": 2,
+}
+VALIDATION = np.flatnonzero(np.random.default_rng(0).random(400) < 0.3)
+
+
+def late_frame() -> pl.DataFrame:
+    """Validation rows have a colour that no other row has, and that says all."""
+    part = np.where(np.arange(400) % 5 == 0, "test", "train").astype(object)
+    part[VALIDATION] = "validation"
+    late, is_held_out = pl.col("number") % 2 == 0, pl.col("part") == "validation"
+    return FRAME.with_row_index("number").with_columns(part=pl.Series(part)).with_columns(
+        colour=pl.when(is_held_out & late).then(pl.lit("gold")).otherwise("colour"),
+        good=pl.when(is_held_out & late).then(1).otherwise("good"),
+    ).drop("number")  # fmt: skip
+
+
+def with_evidence(**settings: object) -> Config:
+    by_part = {"split.method": "column", "split.column": "part"}
+    return config_of(**{**EVIDENCE_SETTINGS, **by_part, **settings})
+
+
+def evidence_of(trained: Trained) -> Evidence:
+    assert trained.prepared.encoder.evidence is not None
+    return trained.prepared.encoder.evidence
+
+
+def test_evidence_is_that_of_all_rows_trained_on(tmp_path: Path) -> None:
+    frame = late_frame()
+    run = Run.train(frame, with_evidence(), tmp_path / "run")
+    trained, first = run.trained, fit(frame, with_evidence(**{"train.refit": False}))
+    assert trained is not None
+    assert trained.measured["validation"].metrics == first.measured["validation"].metrics
+    predictor = Predictor(run.bundle)
+    kept = predictor.bundle.encoder.evidence
+    assert kept is not None
+    gold = predictor.bundle.encoder.values("colour").to_list().index("gold")
+    n_gold = len(frame.filter(pl.col("colour") == "gold"))
+    for evidence, n_rows in ((evidence_of(first), 0), (kept, n_gold)):
+        assert evidence.cells[0].sums(np.array([gold]))[0].tolist() == [n_rows]
+    # What is measured and what is saved have the same evidence.
+    test = frame.filter(pl.col("part") == "test")
+    assert predictor.evaluate(test)["logloss"] == pytest.approx(trained.metrics["test"]["logloss"], rel=1e-5)
+    # The embedding of gold had few steps; the evidence knows it.
+    network = predictor.bundle.model.get_submodule("direct.evidence")
+    assert isinstance(network, FieldModel)
+    rows = predictor.bundle.encoder.encode(test)[0]
+    golden = predictor.bundle.encoder.encode(test.with_columns(colour=pl.lit("gold")))[0]
+    assert network.outputs(golden).mean() > network.outputs(rows).mean()
+
+
+def test_evidence_in_a_store_gives_the_same_model(tmp_path: Path) -> None:
+    frame, config = late_frame(), with_evidence()
+    store = build_store(frame, config, tmp_path / "store")
+    memory, run = fit(frame, config), Run.train(store, config, tmp_path / "run")
+    disk = run.trained
+    assert disk is not None and same_weights(memory, disk)
+    assert disk.metrics == memory.metrics
+    for name, array in evidence_of(memory).arrays().items():
+        assert np.array_equal(array, evidence_of(disk).arrays()[name])
+    # The store knows the evidence of the first training only; the bundle is used on its rows all the same.
+    assert Predictor(run.bundle).evaluate(store)["logloss"] == pytest.approx(disk.metrics["test"]["logloss"], rel=1e-5)
+    report_training(run)
+    at_once = read_report(run)
+    assert at_once is not None and report_table(run, store, tmp_path / "page.html") == at_once.measured
+
+
+def test_an_interrupted_refit_with_evidence_resumes(tmp_path: Path) -> None:
+    frame, config = late_frame(), with_evidence()
+    expected = Run.train(frame, config, tmp_path / "whole")
+    store = build_store(frame, config, tmp_path / "store")
+    with pytest.raises(KeyboardInterrupt):
+        Run.train(store, config, tmp_path / "run", observer=Watch(stop_at=2))
+    run = Run.train(store, config, tmp_path / "run", resume=True)
+    for name in ("weights.safetensors", "evidence.safetensors"):
+        assert (run.bundle / name).read_bytes() == (expected.bundle / name).read_bytes()
+    assert run.metrics == expected.metrics
+
+
+def test_random_labels_stay_random_after_a_refit() -> None:
+    """No row meets its own target in the second training, or the network would trust evidence that says nothing.
+
+    It is measured alone, because the weights from the first training would silence it.
+    """
+    rng = np.random.default_rng(0)
+    values = {name: [f"v{v}" for v in rng.integers(n, size=6_000)] for name, n in (("a", 1_500), ("b", 300), ("c", 9))}
+    frame = pl.DataFrame({**values, "good": rng.integers(2, size=6_000)})
+    settings = {**EVIDENCE_SETTINGS, "data.evidence": "auto", "split.test": 0.3, "split.validation": 0.3}
+    trained = fit(frame, config_of(**settings))
+    assert isinstance(trained.model, FieldModel)
+    network = trained.model.get_submodule("direct.evidence")
+    assert isinstance(network, FieldModel)
+    alone = measure(network.outputs, trained.prepared.target, trained.prepared.parts["test"].chunks()).metrics
+    for found in (alone, trained.metrics["test"]):
+        assert abs(found["auc"] - 0.5) < 3 * 0.29 / np.sqrt(1_800 / 2)
+        assert found["logloss"] < 1.02 * trained.metrics["test_base_rate"]["logloss"]
+
+
+def test_a_store_without_folds_is_refused_before_training(tmp_path: Path) -> None:
+    store = build_store(late_frame(), with_evidence(), tmp_path / "store")
+    assert isinstance(store.shards, FileShards)
+    arrays = {name: spec for name, spec in store.shards.arrays.items() if name != "folds"}
+    old, watch = replace(store, shards=replace(store.shards, arrays=arrays)), Watch()
+    with raises(StoreError, "folds", "train.refit"):
+        fit(old, with_evidence(), observer=watch)
+    assert watch.steps == [[]]
+    fit(old, with_evidence(**{"train.refit": False}))
+
+
+# --- passes ---------------------------------------------------------------------------------------------------
 
 
 def evaluation(epoch: float, *, best: bool, lr: float = 0.1) -> Evaluation:

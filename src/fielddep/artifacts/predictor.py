@@ -155,8 +155,7 @@ class Predictor:
         if isinstance(table, Store) or is_store(table):
             store = table if isinstance(table, Store) else Store.open(table)
             for rows, report in stored_rows(store, encoder, part=_checked_part(store, part), with_target=with_target):
-                # Training rows of a store are told what other folds say; here they are rows like any other.
-                yield rows.with_arrays(**encoder.evidence_arrays(rows.arrays)), report
+                yield encoder.as_new(rows), report
             return
         if part != ALL:
             raise SplitError(f"only a store knows its {part} rows. Encode the table, or drop --part")

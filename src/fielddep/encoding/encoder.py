@@ -97,17 +97,17 @@ class Encoder:
     def digest(self) -> str:
         """Checksum of everything that decides the ids of a row; encoders with the same digest give the same ids.
 
-        It covers the content, so it does not depend on the library that writes the files.
+        It covers the content, so it does not depend on the library that writes the files. Evidence is not covered: a
+        refit counts it again, and statements about rows follow from their ids.
         """
-        state = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode())
+        decides = {key: value for key, value in self.to_json().items() if key != "evidence"}
+        state = hashlib.sha256(json.dumps(decides, sort_keys=True).encode())
         frame = self.vocabulary_frame()
         for name in ("field", "value"):
             state.update(frame[name].str.len_bytes().fill_null(-1 % (1 << 32)).cast(pl.UInt32).to_numpy().tobytes())
             state.update(frame[name].str.join("").item().encode())
         for name in ("id", "count"):
             state.update(frame[name].to_numpy().tobytes())
-        for array in (self.cells() or {}).values():
-            state.update(array.tobytes())
         return state.hexdigest()
 
     @property
@@ -190,6 +190,10 @@ class Encoder:
         assert not isinstance(ids_RF, Ragged)
         ragged = {f: one for f, one in lists.items() if isinstance(one, Ragged)}
         return {EVIDENCE: self.evidence.encode(ids_RF, ragged)}
+
+    def as_new(self, rows: EncodedRows) -> EncodedRows:
+        """Rows of a store with the evidence of new rows; training rows there are told what other folds say."""
+        return rows.with_arrays(**self.evidence_arrays(rows.arrays))
 
     def _target_arrays(self, table: pl.DataFrame, first_row: int) -> dict[str, Array]:
         """The arrays of the target and, if the schema has one, of the weight."""

@@ -170,6 +170,7 @@ class Evidence:
         base_C: mean target of the training rows; 0 for regression. No share of a class is 0 or 1.
         cells: one entry per combination: single fields first. Their arrays are parts of the following.
         keys_G, n_G, s_GC: keys, rows and sums of all cells, one combination after the other.
+        in_order: whether a training row was told of earlier folds only, because the split is by time.
     """
 
     task: Task
@@ -178,16 +179,17 @@ class Evidence:
     keys_G: Keys
     n_G: Floats
     s_GC: Floats
+    in_order: bool = False
 
     @classmethod
-    def of(cls, task: Task, base_C: Floats, cells: Sequence[Cells]) -> Evidence:
+    def of(cls, task: Task, base_C: Floats, cells: Sequence[Cells], *, in_order: bool = False) -> Evidence:
         """The evidence of counted combinations."""
         arrays = {
             "keys": np.concatenate([np.empty(0, dtype=np.int64), *(c.keys_G for c in cells)]),
             "n": np.concatenate([np.empty(0), *(c.n_G for c in cells)]),
             "s": np.concatenate([np.empty((0, len(base_C))), *(c.s_GC for c in cells)]),
         }
-        return cls.from_parts(_state(task, base_C, cells), arrays)
+        return cls.from_parts(_state(task, base_C, cells, in_order), arrays)
 
     @property
     def combinations(self) -> tuple[tuple[int, ...], ...]:
@@ -251,11 +253,11 @@ class Evidence:
     def merge(self, other: Evidence) -> Evidence:
         """The evidence of both sets of rows, with the base rate and the priors of this one."""
         merged = [one.merge(two) for one, two in zip(self.cells, other.cells, strict=True)]
-        return Evidence.of(self.task, self.base_C, merged)
+        return Evidence.of(self.task, self.base_C, merged, in_order=self.in_order)
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the cells, which `arrays` holds."""
-        return _state(self.task, self.base_C, self.cells)
+        return _state(self.task, self.base_C, self.cells, self.in_order)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The cells of all combinations one after the other: keys, rows and sums."""
@@ -287,16 +289,17 @@ class Evidence:
                     prior=entry["prior"],
                 )
             )
-        base_C = np.array(state["base"])
-        return cls(task=state["task"], base_C=base_C, cells=tuple(cells), keys_G=keys, n_G=n, s_GC=s)
+        base_C, in_order = np.array(state["base"]), state.get("in_order", False)
+        return cls(task=state["task"], base_C=base_C, cells=tuple(cells), keys_G=keys, n_G=n, s_GC=s, in_order=in_order)
 
 
-def _state(task: Task, base_C: Floats, cells: Sequence[Cells]) -> dict[str, Any]:
+def _state(task: Task, base_C: Floats, cells: Sequence[Cells], in_order: bool) -> dict[str, Any]:
     """What `Evidence.to_json` returns."""
     combinations = [
         {"fields": list(c.fields), "n_ids": list(c.n_ids), "prior": c.prior, "cells": len(c)} for c in cells
     ]
-    return {"task": task, "base": base_C.tolist(), "combinations": combinations}
+    ordered = {"in_order": True} if in_order else {}
+    return {"task": task, "base": base_C.tolist(), "combinations": combinations, **ordered}
 
 
 def compact(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fielddep.encoding.choosing import choose_combinations
-from fielddep.encoding.coded import CodedTable
-from fielddep.encoding.column_tables import ColumnTables
 from fielddep.encoding.counting import Combination, CountedRows, count_all
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.evidence import Evidence
 from fielddep.encoding.ragged import Ragged
-from fielddep.encoding.split import ReadParts
+from fielddep.encoding.rows import FOLDS, IDS, PARTS, TARGET, WEIGHT, Array, RowArray, list_name
 from fielddep.errors import SchemaError
 from fielddep.wording import did_you_mean
 
@@ -59,49 +57,55 @@ def learn_evidence(
             len(combinations),
             max_cells,
         )
-    return Evidence.of(rows.task, rows.base_C, cells), said[: len(cells)]
+    return Evidence.of(rows.task, rows.base_C, cells, in_order=rows.in_order), said[: len(cells)]
+
+
+def statements_of_rows(said: npt.NDArray[np.float16], start: int, stop: int) -> npt.NDArray[np.float16]:
+    """Statements about the rows from `start` to `stop`, row by row, from those of all rows (K, R, C + 1)."""
+    n_statements = said.shape[0] * said.shape[2]
+    rows: npt.NDArray[np.float16] = said[:, start:stop].transpose(1, 0, 2).reshape(stop - start, n_statements)
+    return rows
 
 
 def counted_rows(
-    table: CodedTable,
+    chunks: Iterable[Mapping[str, RowArray]],
+    n_rows: int,
     encoder: Encoder,
-    parts: ReadParts,
-    folds: Callable[[int, int], npt.NDArray[np.int64]],
     *,
     in_order: bool,
     min_rows: int,
     allocate: Allocate,
 ) -> CountedRows:
-    """The rows of a coded table; ids are kept in arrays of `allocate`."""
+    """All rows, given chunk by chunk as the arrays of a store; ids are kept in an array of `allocate`."""
     target = encoder.schema.target
     assert target is not None
-    tables, fields, n_rows = ColumnTables(table, encoder), encoder.schema.fields, table.n_rows
-    ids_FR = allocate("ids", (len(fields), n_rows), "<i4")
+    n_fields, start = len(encoder.schema.fields), 0
+    ids_FR = allocate("ids", (n_fields, n_rows), "<i4")
     lists: dict[int, list[Ragged]] = {f: [] for f in encoder.layout.lists}
-    targets, weights, found_parts, found_folds = [], [], [], []
-    for start, stop in table.chunks():
-        for f in range(len(fields)):
-            if f in lists:
-                lists[f].append(tables.lists(f, start, stop))
-            else:
-                ids_FR[f, start:stop] = tables.ids(f, start, stop)
-        targets.append(tables.target(start, stop))
-        weights.append(tables.weights(start, stop))
-        found_parts.append(parts(start, stop))
-        found_folds.append(folds(start, stop).astype(np.uint8))
-    known_weights = [chunk for chunk in weights if chunk is not None]
-    parts_R = np.concatenate(found_parts)
-    weight_R = np.concatenate(known_weights) if known_weights else None
+    found: dict[str, list[Array]] = {name: [] for name in (IDS, TARGET, WEIGHT, PARTS, FOLDS)}
+    for arrays in chunks:
+        for name, array in arrays.items():
+            if name in found and not isinstance(array, Ragged):
+                found[name].append(array)
+        for f, of_field in lists.items():
+            listed = arrays[list_name(f)]
+            assert isinstance(listed, Ragged)
+            of_field.append(listed)
+        ids_RF = found[IDS].pop()
+        ids_FR[:, start : start + len(ids_RF)] = ids_RF[:, :n_fields].T
+        start += len(ids_RF)
+    parts_R = np.concatenate(found[PARTS])
+    weight_R: npt.NDArray[np.float32] | None = np.concatenate(found[WEIGHT]) if found[WEIGHT] else None
     if weight_R is not None:  # only ratios of weights matter: a training row counts as one row on average
         weight_R = weight_R / max(float(weight_R[parts_R == 0].mean(dtype=np.float64)), 1e-30)
     return CountedRows(
-        columns=[Ragged.concat(lists[f]) if f in lists else ids_FR[f] for f in range(len(fields))],
-        n_ids=encoder.layout.n_ids[: len(fields)],
+        columns=[Ragged.concat(lists[f]) if f in lists else ids_FR[f] for f in range(n_fields)],
+        n_ids=encoder.layout.n_ids[:n_fields],
         measured=encoder.layout.measured,
-        target_R=np.concatenate(targets),
+        target_R=np.concatenate(found[TARGET]),
         weight_R=weight_R,
         parts_R=parts_R,
-        folds_R=np.concatenate(found_folds),
+        folds_R=np.concatenate(found[FOLDS]),
         in_order=in_order,
         min_rows=min_rows if min_rows > 1 else 0.0,  # weights may add up to less than one row
         task=target.task,

@@ -26,7 +26,9 @@ Times = npt.NDArray[Any]
 """Numbers, or ranks of times."""
 
 FOLD_ROWS = 1 << 16
-"""About so many training rows decide where folds by time are cut."""
+"""About so many rows decide where folds by time are cut."""
+MAX_FOLDS = 256
+"""Folds of all rows, at most: a store keeps the fold of a row in a byte."""
 _SAMPLE_STREAM = (1 << 32) + 2
 """Stream of the draws that choose these rows."""
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -170,12 +172,14 @@ class InOrder:
     Attributes:
         rank: rank of the time of every code; None if keys are the times.
         cuts: time and number of the first validation row and of the first test row.
-        sample: times of some training rows, ascending.
+        sample: times of some training and validation rows, ascending.
+        n_train: how many of these are of training rows.
     """
 
     rank: Numbers | None
     cuts: Sequence[tuple[float, int]]
     sample: Times
+    n_train: int = 0
 
     def parts(self, rows: Numbers, keys: Times | None) -> npt.NDArray[np.uint8]:
         """Parts of rows, by time and row number."""
@@ -186,9 +190,14 @@ class InOrder:
         return parts
 
     def folds(self, rows: Numbers, keys: Times | None, n: int, number: int) -> Numbers:
-        """Folds of training rows, from oldest to newest; rows of one time share a fold."""
-        place = np.searchsorted(self.sample, self._times(keys))
-        folds: Numbers = np.minimum(place * n // max(len(self.sample), 1), n - 1)
+        """Folds from oldest to newest; rows of one time share a fold.
+
+        Training rows have folds 0 to n - 1. Validation rows have as many more as it takes for folds of the same size.
+        """
+        times = self._times(keys)
+        place = np.searchsorted(self.sample, times)
+        last = np.where(times < self.cuts[0][0], n, MAX_FOLDS) - 1
+        folds: Numbers = np.minimum(place * n // max(self.n_train, 1), last)
         return folds
 
     def _times(self, keys: Times | None) -> Times:
@@ -208,12 +217,14 @@ def split_by_time(
     end = order.change_near(n_rows - n_test, n_rows)
     middle = max(order.change_near(end - n_validation, end), 0)
     rule = InOrder(rank=None, cuts=[order.row_at(middle), order.row_at(end)], sample=np.empty(0))
-    sample = [rule.sample]
+    sample, n_train = [rule.sample], 0
     for start, times in order.chunks():
         rows = np.arange(start, start + len(times))
         is_drawn = one_of(draw(seed, _SAMPLE_STREAM, rows), n_rows) < FOLD_ROWS
-        sample.append(times[is_drawn & (rule.parts(rows, times) == 0)])
-    rule = replace(rule, rank=order.rank, sample=np.sort(np.concatenate(sample)))
+        parts = rule.parts(rows, times)
+        sample.append(times[is_drawn & (parts < 2)])
+        n_train += int(np.count_nonzero(is_drawn & (parts == 0)))
+    rule = replace(rule, rank=order.rank, sample=np.sort(np.concatenate(sample)), n_train=n_train)
     return rule, (middle, end - middle, n_rows - end)
 
 

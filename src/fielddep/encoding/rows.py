@@ -23,6 +23,8 @@ from fielddep.encoding.ragged import Ragged
 
 IDS, NUMBERS, MEASURES, EVIDENCE = "ids", "numbers", "measures", "evidence"
 TARGET, WEIGHT = "target", "weight"
+PARTS, FOLDS = "parts", "folds"
+"""Part of every row and, for evidence, its fold; a store keeps them next to the arrays of `EncodedRows`."""
 
 Array = npt.NDArray[Any]
 RowArray: TypeAlias = Array | Ragged

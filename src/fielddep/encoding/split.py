@@ -36,6 +36,8 @@ Parts = npt.NDArray[np.uint8]
 """Part of every row, as an index into `PART_NAMES`."""
 ReadParts = Callable[[int, int], Parts]
 """Parts of the rows from `start` to `stop`."""
+Folds = npt.NDArray[np.uint8]
+"""Fold of every row."""
 Keys = npt.NDArray[Any]
 """Cells of the column that decides: codes, or numbers if the column is kept as numbers."""
 Sizes = tuple[int, int, int]
@@ -80,10 +82,10 @@ class Split:
         return self.rule.parts(np.arange(start, stop), keys)
 
     def folds(self, start: int, stop: int, keys: Keys | None = None, *, n: int, draw: int) -> Numbers:
-        """Folds, 0 to n - 1, of the training rows from `start` to `stop`; those of other rows are meaningless.
+        """Folds of the training and validation rows from `start` to `stop`; those of test rows are meaningless.
 
-        Every `draw` gives other folds, which keep groups together. Folds of a split by time follow each other in time,
-        whatever the draw.
+        Every `draw` gives other folds, 0 to n - 1, which keep groups together. Folds of a split by time follow each
+        other in time, whatever the draw, and those of validation rows are numbered on from n.
         """
         return self.rule.folds(np.arange(start, stop), keys, n, draw)
 

@@ -22,7 +22,7 @@ from fielddep.artifacts.bundle import Bundle
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.field import EncodedField, stand_ins
 from fielddep.encoding.ragged import Ragged
-from fielddep.encoding.rows import IDS, MEASURES, NUMBERS, EncodedRows, RowArray, list_name
+from fielddep.encoding.rows import EVIDENCE, IDS, MEASURES, NUMBERS, EncodedRows, RowArray, list_name
 from fielddep.encoding.target import Target
 from fielddep.encoding.vocabulary import FIRST_ID, RARE_ID
 from fielddep.errors import UserError
@@ -58,7 +58,7 @@ def permute_field(encoder: Encoder, rows: EncodedRows, position: int, order_R: n
 
 
 def with_field(encoder: Encoder, rows: EncodedRows, position: int, values: EncodedField) -> EncodedRows:
-    """The rows with other values in one field."""
+    """The rows with other values in one field; what the evidence says of combinations of other fields stays."""
     layout, ids_RF = rows.layout, rows.ids_RF.copy()
     ids_RF[:, position] = values.ids
     for column, cross in enumerate(encoder.crosses, start=len(encoder.field_encoders)):
@@ -71,7 +71,11 @@ def with_field(encoder: Encoder, rows: EncodedRows, position: int, values: Encod
         changed[NUMBERS] = _exchanged(rows.numbers_RN, layout.numerical, position, values.numbers)
     if values.measures is not None and rows.measures_RM is not None:
         changed[MEASURES] = _exchanged(rows.measures_RM, layout.measured, position, values.measures)
-    return rows.with_arrays(**changed, **encoder.evidence_arrays({**rows.arrays, **changed}))
+    new = encoder.as_new(rows.with_arrays(**changed))
+    if rows.evidence_RE is None or new.evidence_RE is None:
+        return new
+    of_others_E = np.repeat([position not in fields for fields in layout.evidence], layout.evidence_width)
+    return new.with_arrays(**{EVIDENCE: np.where(of_others_E, rows.evidence_RE, new.evidence_RE)})
 
 
 def _column(array: npt.NDArray[np.float32] | None, fields: tuple[int, ...], field: int) -> Vector | None:

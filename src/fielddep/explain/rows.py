@@ -104,7 +104,7 @@ def _stored_rows(store: Store, numbers: Sequence[int], encoder: Encoder) -> Enco
     _check_numbers(numbers, store.n_rows)
     store.check_encoder(encoder)
     rows = EncodedRows.concat([EncodedRows.empty(store.layout), *(store.read(n, n + 1) for n in numbers)])
-    return rows.with_arrays(**encoder.evidence_arrays(rows.arrays))
+    return encoder.as_new(rows)
 
 
 def _gathered(table: RowStream, numbers: Sequence[int], columns: tuple[str, ...]) -> pl.DataFrame:

@@ -129,7 +129,9 @@ def _keep(run: Run, report: Report) -> None:
 
 def _training_report(run: Run, bundle: Bundle, data: Prepared) -> Report:
     part = "test" if "test" in data.parts else "validation"
-    sample = sample_rows(data.parts[part].chunks(), MAX_ROWS)
+    chunks = data.parts[part].chunks()
+    # A store knows the evidence of the first training, and a refitted model that of the second.
+    sample = sample_rows(map(bundle.encoder.as_new, chunks) if part == "test" else chunks, MAX_ROWS)
     metrics = run.metrics
     measured = measured_facts(
         bundle,

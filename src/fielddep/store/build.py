@@ -35,16 +35,21 @@ from fielddep.encoding.dates import is_part_name
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.interning import TableInterner, n_threads
 from fielddep.encoding.learn import learn_encoder
-from fielddep.encoding.learn_evidence import N_FOLDS, counted_rows, learn_evidence, named_combinations
+from fielddep.encoding.learn_evidence import (
+    N_FOLDS,
+    counted_rows,
+    learn_evidence,
+    named_combinations,
+    statements_of_rows,
+)
 from fielddep.encoding.parts import class_warnings
-from fielddep.encoding.rows import EVIDENCE, Array, RowArray
+from fielddep.encoding.rows import EVIDENCE, FOLDS, PARTS, Array, RowArray
 from fielddep.encoding.schema import candidate_names, check_column_names, target_name
-from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, group_folds, plan_split, random_folds
+from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, Split, group_folds, plan_split, random_folds
 from fielddep.encoding.with_target import coded_with_target
 from fielddep.errors import ConfigError, SchemaError, SourceChangedError, SplitError, TableError, UserError
 from fielddep.observer import Observer
 from fielddep.store.folder import STORE, FileCells, StoreFolder
-from fielddep.store.format import PARTS
 from fielddep.store.reading import Reading
 from fielddep.store.store import MemoryWriter, Store, StoreWriter
 from fielddep.tables.readers import Source
@@ -157,7 +162,7 @@ class _Encoding:
         encoder, said = self._learn_evidence(table, encoder, split)
         assert encoder.schema.target is not None
         warnings = class_warnings(table, encoder.schema.target, split.parts)
-        return self._encode(_Encoded(table=table, parts=split.parts, encoder=encoder, said=said), warnings)
+        return self._encode(_Encoded(table=table, split=split, encoder=encoder, said=said), warnings)
 
     @property
     def source_facts(self) -> list[dict[str, Any]]:
@@ -172,22 +177,26 @@ class _Encoding:
         return interner.table()
 
     def _split(self, table: CodedTable) -> _Division:
-        parts = self.given
-        folds: Callable[[int, int], npt.NDArray[np.int64]] = partial(random_folds, self.config.split.seed, n=N_FOLDS)
+        parts, split = self.given, None
         if parts is None:
             split = plan_split(table, self.config.split, self.config.data.target)
             parts = np.concatenate([split.parts_of(table, start, stop) for start, stop in table.chunks()])
-            folds = partial(split.folds_of, table, n=N_FOLDS)
         elif len(parts) != (table.source or table).n_rows:
             n_rows = (table.source or table).n_rows
             raise ValueError(f"parts must have one number for each of {n_rows} rows; given {len(parts)}")
         else:
             parts = parts[table.cells.row_numbers(0, table.n_rows)]
-        if self.config.split.group is not None:
-            folds = group_folds(table, self.config.split, n=N_FOLDS)
         known = parts
         n_train = int(np.count_nonzero(known == 0))
-        return _Division(parts=lambda start, stop: known[start:stop], folds=folds, n_train=n_train)
+        return _Division(parts=lambda start, stop: known[start:stop], folds=self._folds(table, split), n_train=n_train)
+
+    def _folds(self, table: CodedTable, split: Split | None) -> Callable[[int, int], npt.NDArray[np.int64]]:
+        """The fold of every row; of parts that are given, no split says which rows belong together."""
+        if self.config.split.group is not None:
+            return group_folds(table, self.config.split, n=N_FOLDS)
+        if split is None:
+            return partial(random_folds, self.config.split.seed, n=N_FOLDS)
+        return partial(split.folds_of, table, n=N_FOLDS)
 
     def _learn_evidence(
         self, table: CodedTable, encoder: Encoder, split: _Division
@@ -199,10 +208,9 @@ class _Encoding:
         self.observer.on_stage("count", 0, 0.0)
         in_order = self.given is None and self.config.split.method == "time"
         rows = counted_rows(
-            table,
+            _Encoded(table=table, split=split, encoder=encoder).chunks(0),
+            table.n_rows,
             encoder,
-            split.parts,
-            split.folds,
             in_order=in_order,
             min_rows=data.evidence_min_rows,
             allocate=self._scratch,
@@ -281,7 +289,7 @@ class _FileEncoding(_Encoding):
             )
         return _Division(
             parts=lambda start, stop: np.fromfile(path, dtype=np.uint8, count=stop - start, offset=start),
-            folds=partial(split.folds_of, table, n=N_FOLDS),
+            folds=self._folds(table, split),
             n_train=split.sizes[0],
         )
 
@@ -352,17 +360,17 @@ class _Encoded:
     """The rows of a coded table as the arrays of a store; `said` are the statements of the evidence (K, R, C + 1)."""
 
     table: CodedTable
-    parts: ReadParts
+    split: _Division
     encoder: Encoder
-    said: npt.NDArray[np.float16] | None
+    said: npt.NDArray[np.float16] | None = None
 
     def chunks(self, first_row: int) -> Iterator[dict[str, RowArray]]:
         """Chunk by chunk, from a row on."""
         tables = ColumnTables(self.table, self.encoder)
         with ThreadPoolExecutor(n_threads()) as threads:
             for start, stop in self.table.chunks(first_row):
-                arrays = {**tables.arrays(start, stop, threads), PARTS: self.parts(start, stop)}
+                arrays = {**tables.arrays(start, stop, threads), PARTS: self.split.parts(start, stop)}
+                arrays[FOLDS] = self.split.folds(start, stop).astype(np.uint8)
                 if self.said is not None:
-                    shape = (stop - start, self.encoder.layout.n_statements)
-                    arrays[EVIDENCE] = self.said[:, start:stop].transpose(1, 0, 2).reshape(shape)
+                    arrays[EVIDENCE] = statements_of_rows(self.said, start, stop)
                 yield arrays

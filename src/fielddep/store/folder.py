@@ -34,7 +34,7 @@ from fielddep.tables.row_stream import SourceFile, check_same_sources
 
 UNFINISHED, SPOOL = "unfinished", "spool"
 REQUEST, PROGRESS = "request.json", "progress.json"
-FORMAT = 3
+FORMAT = 4
 """Format of the unfinished folder; only the same one can be resumed."""
 _MOVED = "moved"
 _ABSENT = "-"

@@ -21,7 +21,19 @@ from fielddep.config.settings import Config
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.evidence import compact
 from fielddep.encoding.ragged import Ragged
-from fielddep.encoding.rows import EVIDENCE, IDS, MEASURES, NUMBERS, TARGET, WEIGHT, Array, RowArray, list_name
+from fielddep.encoding.rows import (
+    EVIDENCE,
+    FOLDS,
+    IDS,
+    MEASURES,
+    NUMBERS,
+    PARTS,
+    TARGET,
+    WEIGHT,
+    Array,
+    RowArray,
+    list_name,
+)
 from fielddep.errors import StoreError
 from fielddep.tables.files import MANIFEST, ManifestFormat, write_atomically, write_json
 
@@ -33,7 +45,6 @@ STORE_MANIFEST = ManifestFormat(
     advice=". `fielddep encode` makes a store, and with --resume completes an interrupted one",
 )
 SCHEMA, VOCABULARY, CELLS = "schema.json", "vocabulary.arrow", "evidence.safetensors"
-PARTS = "parts"
 
 Stamp = tuple[int, int, int]
 
@@ -164,7 +175,7 @@ def array_specs(encoder: Encoder) -> tuple[ArraySpec, ...]:
     if layout.measured:
         specs.append(ArraySpec(name=MEASURES, dtype="<f4", width=len(layout.measured)))
     if layout.evidence:
-        specs.append(ArraySpec(name=EVIDENCE, dtype="<f2", width=layout.n_statements))
+        specs += [ArraySpec(name=EVIDENCE, dtype="<f2", width=layout.n_statements), ArraySpec(name=FOLDS, dtype="|u1")]
     specs.append(ArraySpec(name=TARGET, dtype="<i8" if target.task == "multiclass" else "<f4"))
     if encoder.schema.weight is not None:
         specs.append(ArraySpec(name=WEIGHT, dtype="<f4"))

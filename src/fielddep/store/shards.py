@@ -1,12 +1,12 @@
 """Shards: the rows of a store, in memory or in files, and the rows of one part of it.
 
-Shape legend: K chunks.
+Shape legend: K chunks, R rows, E statements of the evidence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fielddep.encoding.coded import DEFAULT_SIZES
-from fielddep.encoding.rows import EncodedRows, Layout, RowArray, RowNumbers
-from fielddep.encoding.split import PART_NAMES, Parts
+from fielddep.encoding.rows import EVIDENCE, FOLDS, PARTS, Array, EncodedRows, Layout, RowArray, RowNumbers
+from fielddep.encoding.split import PART_NAMES, Folds, Parts
 from fielddep.errors import StoreError
-from fielddep.store.format import PARTS, ArraySpec, Stamp, is_manifest, manifest_stamp, read_lists, read_rows
+from fielddep.store.format import ArraySpec, Stamp, is_manifest, manifest_stamp, read_lists, read_rows
 
 COUNTED_ROWS = 1 << 20
 """Rows whose parts are read at a time to count them."""
@@ -52,6 +52,12 @@ class Shards(Protocol):
     def parts(self, start: int, stop: int) -> Parts:
         """Their parts."""
 
+    def folds(self, start: int, stop: int) -> Folds:
+        """Their folds."""
+
+    def with_statements(self, said_RE: Array) -> Shards:
+        """The same rows with other evidence."""
+
     def check(self) -> None:
         """Raise a StoreError if the rows were replaced."""
 
@@ -62,6 +68,7 @@ class MemoryShards:
 
     rows: EncodedRows
     row_parts: Parts
+    row_folds: Folds | None = None
     chunk_rows: int = DEFAULT_SIZES.part_rows
     on_disk: ClassVar[bool] = False
 
@@ -89,6 +96,16 @@ class MemoryShards:
         """Their parts."""
         return self.row_parts[max(start, 0) : max(stop, 0)]
 
+    def folds(self, start: int, stop: int) -> Folds:
+        """Their folds."""
+        if self.row_folds is None:
+            raise _no_folds("in memory")
+        return self.row_folds[max(start, 0) : max(stop, 0)]
+
+    def with_statements(self, said_RE: Array) -> MemoryShards:
+        """The same rows with other evidence."""
+        return replace(self, rows=self.rows.with_arrays(**{EVIDENCE: said_RE}))
+
     def check(self) -> None:
         """Nothing can replace rows in memory."""
 
@@ -107,6 +124,7 @@ class FileShards:
         arrays: the arrays that hold the rows.
         sha256: checksum of the manifest, which another store in the same place would not have.
         stamp: tells without reading it whether the manifest is still the same file.
+        said_RE: statements of the evidence that replace those of the files.
     """
 
     folder: Path
@@ -118,6 +136,7 @@ class FileShards:
     arrays: Mapping[str, ArraySpec]
     sha256: str
     stamp: Stamp | None
+    said_RE: Array | None = field(default=None, repr=False)
     on_disk: ClassVar[bool] = True
 
     @classmethod
@@ -141,13 +160,27 @@ class FileShards:
         Raises:
             StoreError: a file cannot be read, or the store was replaced after it was opened.
         """
-        names = [name for name in self.arrays if name != PARTS]
-        return EncodedRows(layout=self.layout, arrays=self._read(names, start, stop))
+        others = (PARTS, FOLDS) if self.said_RE is None else (PARTS, FOLDS, EVIDENCE)
+        arrays = self._read([name for name in self.arrays if name not in others], start, stop)
+        if self.said_RE is not None:
+            arrays[EVIDENCE] = np.array(self.said_RE[max(start, 0) : max(stop, 0)])
+        return EncodedRows(layout=self.layout, arrays=arrays)
 
     def parts(self, start: int, stop: int) -> Parts:
         """Their parts."""
         parts: Parts = self._read([PARTS], start, stop)[PARTS]  # type: ignore[assignment]  # one number per row
         return parts
+
+    def folds(self, start: int, stop: int) -> Folds:
+        """Their folds."""
+        if FOLDS not in self.arrays:
+            raise _no_folds(str(self.folder))
+        folds: Folds = self._read([FOLDS], start, stop)[FOLDS]  # type: ignore[assignment]  # one number per row
+        return folds
+
+    def with_statements(self, said_RE: Array) -> FileShards:
+        """The same rows with other evidence."""
+        return replace(self, said_RE=said_RE)
 
     def check(self) -> None:
         """Raise a StoreError if another store took the place of this one after it was opened.
@@ -263,6 +296,13 @@ class StorePart:
         for chunk in range(n_chunks):
             start = chunk * (self.shards.n_rows - chunk_rows) // max(n_chunks - 1, 1)
             yield self.read(start, start + chunk_rows)
+
+
+def _no_folds(where: str) -> StoreError:
+    return StoreError(
+        f"evidence can be counted again only with the folds of its rows; the store {where} was encoded without. Encode "
+        "the table again, or drop train.refit"
+    )
 
 
 def _counts(is_counted: npt.NDArray[np.bool_], chunk_rows: int) -> RowNumbers:

@@ -4,7 +4,7 @@
     schema.json        schema, numeric scales and bins
     vocabulary.arrow   one row per value: field, value, id, count
     evidence.safetensors  training rows and sums of targets per joint value, if evidence is used
-    shard-00000.ids    and .numbers, .target, .weight, .parts: raw little-endian arrays
+    shard-00000.ids    and .numbers, .target, .weight, .parts, .evidence, .folds: raw little-endian arrays
     shard-00000.list3  and .list3-ends: values of all rows of field 3, and the place where those of each row end
 
 The manifest is written last: a folder without one is not a store. Equal tables and settings give equal bytes, except
@@ -28,13 +28,12 @@ from fielddep.config.settings import Config
 from fielddep.encoding.coded import DEFAULT_SIZES
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.ragged import Ragged
-from fielddep.encoding.rows import EncodedRows, Layout, RowArray, concat_arrays
-from fielddep.encoding.split import PART_NAMES, Parts
+from fielddep.encoding.rows import FOLDS, PARTS, EncodedRows, Layout, RowArray, concat_arrays
+from fielddep.encoding.split import PART_NAMES, Folds, Parts
 from fielddep.encoding.unknown import UnknownReport
 from fielddep.errors import FieldDepError, StoreError
 from fielddep.store.format import (
     CELLS,
-    PARTS,
     SCHEMA,
     STORE_MANIFEST,
     VOCABULARY,
@@ -166,6 +165,14 @@ class Store:
     def parts(self, start: int, stop: int) -> Parts:
         """The part of every row, as an index into `PART_NAMES`."""
         return self.shards.parts(start, stop)
+
+    def folds(self, start: int, stop: int) -> Folds:
+        """The fold of every training and validation row, of a store with evidence.
+
+        Raises:
+            StoreError: the store has no folds, because it was encoded by an earlier version.
+        """
+        return self.shards.folds(start, stop)
 
     def part(self, name: str | tuple[str, ...] | None = None) -> StorePart:
         """The rows of a part, of several parts, or all."""
@@ -299,13 +306,13 @@ class MemoryWriter:
 
     def finish(self, sources: Sequence[Mapping[str, Any]] = (), warnings: Sequence[str] = ()) -> Store:
         """The store of all rows."""
-        row_parts = self._arrays.pop(PARTS)
+        row_parts, row_folds = self._arrays.pop(PARTS), self._arrays.pop(FOLDS, None)
         lists = {name: concat_arrays(chunks) for name, chunks in self._lists.items()}
         rows = EncodedRows(layout=self.encoder.layout, arrays={**self._arrays, **lists})
         return Store(
             encoder=self.encoder,
             config=Config(data=self.config.data, split=self.config.split),
-            shards=MemoryShards(rows=rows, row_parts=row_parts, chunk_rows=self.chunk_rows),
+            shards=MemoryShards(rows=rows, row_parts=row_parts, row_folds=row_folds, chunk_rows=self.chunk_rows),
             sources=tuple(dict(source) for source in sources),
             warnings=tuple(warnings),
         )

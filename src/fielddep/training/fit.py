@@ -30,11 +30,12 @@ from fielddep.nn.mdl import MDL
 from fielddep.nn.model import FieldModel
 from fielddep.observer import Observer
 from fielddep.store.loader import Loader
+from fielddep.store.recount import recount
 from fielddep.store.shards import StorePart
 from fielddep.store.store import Store
 from fielddep.training.blend import refit_blend, train_blend
 from fielddep.training.checkpoint import HISTORY, CheckpointFolder, Evaluation, History
-from fielddep.training.metrics import Measured, base_rate_metrics, measure
+from fielddep.training.metrics import Measured, base_output, base_rate_metrics, measure
 from fielddep.training.mixing import find_mix
 from fielddep.training.optim import rarity_scale
 from fielddep.training.prepare import Prepared, prepare
@@ -72,7 +73,7 @@ class Trained:
     """A trained model, its rows and its history.
 
     Attributes:
-        prepared: rows, encoder and settings.
+        prepared: rows, encoder and settings; after a refit with the evidence that the kept model saw.
         model: a network, or trees.
         histories: evaluations in order, of every part of the model that is trained on its own; `MAIN` is the model.
         seconds: wall time of training, including evaluations.
@@ -140,10 +141,10 @@ def fit(
     trained = train(prepared, observer=observer, checkpoints=checkpoints, resume=resume)
     held_out = {name: prepared.parts[name] for name in ("validation", "test") if name in prepared.parts}
     target, measured = prepared.target, {}
-    for name, rows in held_out.items():
-        measured[name] = measure(trained.model.outputs, target, rows.chunks())
+    for name in held_out:
+        measured[name] = measure(trained.model.outputs, target, trained.prepared.parts[name].chunks())
         if name == "validation" and prepared.config.train.refit:  # the model that is kept sees these rows
-            trained = _refit(trained, observer or Observer())
+            trained = _refit(trained, observer or Observer(), checkpoints)
     return replace(
         trained,
         measured=measured,
@@ -190,9 +191,8 @@ def _train_network(
         if isinstance(part, MDL) and len(part.direct) > 1:
             find_mix(part, prepared.target, prepared.parts["validation"], direct_only=True)
         with torch_threads(settings.threads):
-            histories[name] = _trainer(Trainer, part, settings, prepared, rows, observer, name, folder).fit(
-                resume=resume
-            )
+            trainer = _trainer(Trainer, part, settings, prepared, rows, prepared.base_C, observer, name, folder)
+            histories[name] = trainer.fit(resume=resume)
     if isinstance(model, MDL) and model.mix_P is not None:
         find_mix(model, prepared.target, prepared.parts["validation"])
     if isinstance(model, Blend):
@@ -212,26 +212,33 @@ def _parts(model: FieldModel, config: Config, n_rows: int) -> list[tuple[str, Fi
     return [*found, (MAIN, model, config.train)]
 
 
-def _refit(trained: Trained, observer: Observer) -> Trained:
-    """The same with a new model, trained on training and validation rows for as many passes; weights of parts stay."""
-    prepared, started = trained.prepared, time.perf_counter()
-    rows = prepared.store.part(("train", "validation"))
+def _refit(trained: Trained, observer: Observer, scratch: Path | None) -> Trained:
+    """The same with a new model, trained on training and validation rows for as many passes; weights of parts stay.
+
+    What a model starts from is of the rows that it sees: their evidence, its spread, and their base rate.
+    """
+    started, before = time.perf_counter(), trained.prepared
+    store = recount(before.store, scratch)
+    prepared = before if store is before.store else Prepared.of(store, before.config)
+    rows = store.part(("train", "validation"))
+    base_C = base_output(prepared.target, rows.chunks())
     model = build_for(prepared.target, prepared.encoder.layout, prepared.config)
     if isinstance(model, MDL) and isinstance(trained.model, MDL) and model.mix_P is not None:
         assert trained.model.mix_P is not None
         model.mix_P.copy_(trained.model.mix_P)
     try:
-        for name, part, settings in _parts(model, prepared.config, len(prepared.parts["train"])):
+        for name, part, settings in _parts(model, prepared.config, len(before.parts["train"])):
             passes = Passes.of(trained.histories[name], settings)
             observer.on_refit(len(rows), passes.n)
             with torch_threads(settings.threads):
-                _trainer(Refit, part, settings, prepared, rows, observer, name, None).follow(passes)
+                _trainer(Refit, part, settings, prepared, rows, base_C, observer, name, None).follow(passes)
         if isinstance(model, Blend) and isinstance(trained.model, Blend):
             model.share_P.copy_(trained.model.share_P)
             refit_blend(model, trained.model.trees, prepared, rows, observer)
     finally:
         observer.on_end()
-    return replace(trained, model=model, seconds=trained.seconds + time.perf_counter() - started)
+    seconds = trained.seconds + time.perf_counter() - started
+    return replace(trained, prepared=prepared, model=model, seconds=seconds)
 
 
 def _trainer(
@@ -240,6 +247,7 @@ def _trainer(
     settings: TrainConfig,
     prepared: Prepared,
     rows: StorePart,
+    base_C: torch.Tensor,
     observer: Observer,
     name: str,
     folder: Path | None,
@@ -248,7 +256,7 @@ def _trainer(
     encoder = prepared.encoder
     assert settings.batch_size is not None
     _check_batches(len(rows), model, settings.batch_size)
-    model.start_at(prepared.base_C)
+    model.start_at(base_C)
     loader = Loader(rows, batch_size=settings.batch_size, seed=settings.seed)
     observer.on_part(name, loader.n_batches, settings.max_epochs)
     return kind(
@@ -282,6 +290,8 @@ def _check_stopping(prepared: Prepared) -> None:
             f"{prepared.config.model.name} stops by the validation loss and keeps those trees; given {given}. Remove "
             "this setting"
         )
+    if prepared.config.train.refit and prepared.encoder.evidence is not None:
+        prepared.store.folds(0, 0)  # a store without folds is refused before hours are lost on the first training
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Refit: once the best number of passes is known, train again on training and validation rows together.
 
 Nothing is held out, so nothing is evaluated: learning rate and number of passes are those that led to the best weights
-of the first training, and the weights at the end are kept. The encoder stays that of the training rows.
+of the first training, and the weights at the end are kept. Evidence is counted again on all these rows
+(`store/recount.py`); everything else of the encoder stays that of the training rows.
 """
 
 from __future__ import annotations
