@@ -97,17 +97,16 @@ class Encoder:
     def digest(self) -> str:
         """Checksum of everything that decides the ids of a row; encoders with the same digest give the same ids.
 
-        It covers the content, so it does not depend on the library that writes the files.
+        It covers the content, so it does not depend on the library that writes the files. Evidence has no part in it.
         """
-        state = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode())
+        content = {name: part for name, part in self.to_json().items() if name != "evidence"}
+        state = hashlib.sha256(json.dumps(content, sort_keys=True).encode())
         frame = self.vocabulary_frame()
         for name in ("field", "value"):
             state.update(frame[name].str.len_bytes().fill_null(-1 % (1 << 32)).cast(pl.UInt32).to_numpy().tobytes())
             state.update(frame[name].str.join("").item().encode())
         for name in ("id", "count"):
             state.update(frame[name].to_numpy().tobytes())
-        for array in (self.cells() or {}).values():
-            state.update(array.tobytes())
         return state.hexdigest()
 
     @property

@@ -6,7 +6,7 @@ Shape legend: K chunks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -52,6 +52,9 @@ class Shards(Protocol):
     def parts(self, start: int, stop: int) -> Parts:
         """Their parts."""
 
+    def without(self, name: str, layout: Layout) -> Shards:
+        """The same rows without an array, and what the ids then mean."""
+
     def check(self) -> None:
         """Raise a StoreError if the rows were replaced."""
 
@@ -88,6 +91,10 @@ class MemoryShards:
     def parts(self, start: int, stop: int) -> Parts:
         """Their parts."""
         return self.row_parts[max(start, 0) : max(stop, 0)]
+
+    def without(self, name: str, layout: Layout) -> MemoryShards:
+        """The same rows without an array; nothing is copied."""
+        return replace(self, rows=replace(self.rows.with_arrays(**{name: None}), layout=layout))
 
     def check(self) -> None:
         """Nothing can replace rows in memory."""
@@ -148,6 +155,11 @@ class FileShards:
         """Their parts."""
         parts: Parts = self._read([PARTS], start, stop)[PARTS]  # type: ignore[assignment]  # one number per row
         return parts
+
+    def without(self, name: str, layout: Layout) -> FileShards:
+        """The same rows without an array, whose files are then not read."""
+        kept = {other: spec for other, spec in self.arrays.items() if other != name}
+        return replace(self, layout=layout, arrays=kept)
 
     def check(self) -> None:
         """Raise a StoreError if another store took the place of this one after it was opened.
