@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fielddep.config import MODEL_CONFIGS
 from fielddep.config.defaults import fill_defaults
 from fielddep.config.settings import Config
@@ -38,6 +36,6 @@ def small_config(name: str, **settings: object) -> Config:
 
 
 def for_model(prepared: Prepared, config: Config) -> Prepared:
-    """Rows that are encoded already, for another model: the encoding does not depend on it."""
+    """Rows that are encoded for MDL, for another model: it sees the same ids, and evidence only if it uses any."""
     assert (config.data, config.split) == (prepared.config.data, prepared.config.split)
-    return replace(prepared, config=fill_defaults(config, n_rows=len(prepared.parts["train"])))
+    return Prepared.of(prepared.store, fill_defaults(config, n_rows=len(prepared.parts["train"])))

@@ -67,7 +67,7 @@ class _TextbookInBundle(FieldModel):
         super().__init__(layout, n_outputs=1)
         self.model = TextbookMDL(n_ids=layout.n_ids_total, n_fields=layout.n_fields, d_embed=shape.d_embed)
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, 1)."""
         logits_B: torch.Tensor = self.model(inputs.ids_BF)
         return logits_B.unsqueeze(1)

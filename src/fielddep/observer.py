@@ -43,7 +43,7 @@ class Observer:
         """Rows are split and encoded and all settings decided; training begins."""
 
     def on_part(self, name: str, n_batches: int, max_epochs: int) -> None:
-        """Training begins: of a direct network of MDL, of the trees of a blend, or, without a name, of the model.
+        """Training begins: of a direct network, of the trees of a blend, or, without a name, of the model.
 
         Every tree is a batch of one pass.
         """

@@ -8,6 +8,7 @@ import torch
 
 from fielddep.config.mdl import MDLConfig
 from fielddep.encoding.rows import Inputs, Layout
+from fielddep.nn import build_model
 from fielddep.nn.direct import MAX_INTERVALS, SHARE_SIZE, DirectNetwork, NumberCodes
 from fielddep.nn.mdl import MDL
 
@@ -74,10 +75,9 @@ def test_many_numbers_have_few_codes_each() -> None:
     assert NumberCodes(300).width == 3
 
 
-def test_mixed_outputs_add_up_and_training_is_for_the_papers_part_alone() -> None:
+def test_mixed_outputs_add_up_and_training_is_for_the_model_itself_alone() -> None:
     layout, inputs = layout_of(3, 2), inputs_of(50, 3, 2)
-    torch.manual_seed(0)
-    model = MDL(layout, 1, MDLConfig(d_embed=4))
+    model = build_model(layout, 1, MDLConfig(d_embed=4))
     assert model.mix_P is not None
     model.start_at(torch.tensor([0.7]))
     network = model.direct["numbers"]
@@ -93,8 +93,8 @@ def test_mixed_outputs_add_up_and_training_is_for_the_papers_part_alone() -> Non
 
 
 def test_a_table_without_numbers_has_no_direct_network() -> None:
-    assert not MDL(layout_of(3, 0), 1, MDLConfig(d_embed=4)).direct
-    assert not MDL(layout_of(3, 2), 1, MDLConfig(d_embed=4, direct="none")).direct
+    assert not build_model(layout_of(3, 0), 1, MDLConfig(d_embed=4)).direct
+    assert not build_model(layout_of(3, 2), 1, MDLConfig(d_embed=4, direct="none")).direct
 
 
 def test_numbers_do_not_enter_the_dependencies() -> None:
@@ -123,8 +123,8 @@ def test_training_starts_near_the_base_rate_however_many_fields_there_are(n_fiel
     related = None if n_fields <= 64 else tuple(range(64))
     names = tuple(f"f{i}" for i in range(n_fields))
     layout = Layout(names=names, n_ids=(4,) * n_fields, measured=tuple(range(n_fields)), related=related)
+    model = build_model(layout, 1, MDLConfig(d_embed=16))
     torch.manual_seed(0)
-    model = MDL(layout, 1, MDLConfig(d_embed=16))
     inputs = inputs_of(1_000, n_fields, n_fields)
     network = model.direct["numbers"]
     network.start_from(inputs)

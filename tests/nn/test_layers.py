@@ -87,7 +87,7 @@ def test_averaging_computes_its_statistics_again():
             super().__init__(Layout(names=("a",), n_ids=(2,)), 1)
             self.norm = GhostBatchNorm(1, virtual_batch=2)
 
-        def forward(self, inputs: Inputs) -> torch.Tensor:
+        def own_logits(self, inputs: Inputs) -> torch.Tensor:
             return self.norm(inputs.numbers_BN)
 
     model = Model()

@@ -167,7 +167,7 @@ TASKS = {
 @cache
 def encoded(task: str) -> Prepared:
     """A table that is encoded once, for all models."""
-    return prepare(small_frame(400), small_config("lr", **TASKS[task]))
+    return prepare(small_frame(400), small_config("mdl", **TASKS[task]))
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -47,7 +47,7 @@ HOURS = {"data__target": "good", "data__kinds": {"hour": "categorical"}, "data__
 
 @cache
 def hours() -> Prepared:
-    return prepare(small_frame(300).with_columns(hour=pl.int_range(300) % 24), small_config("lr", **HOURS))
+    return prepare(small_frame(300).with_columns(hour=pl.int_range(300) % 24), small_config("mdl", **HOURS))
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.0])
@@ -90,7 +90,7 @@ def users() -> pl.DataFrame:
 
 @cache
 def encoded_users() -> Prepared:
-    return prepare(users(), small_config("lr", **USERS))
+    return prepare(users(), small_config("mdl", **USERS))
 
 
 def test_an_unseen_value_is_like_the_mean_of_the_known_ones(name):
@@ -134,7 +134,7 @@ class StopAt(Observer):
 
 @cache
 def flags() -> Prepared:
-    return prepare(small_frame(200), small_config("lr", data__target="good"))
+    return prepare(small_frame(200), small_config("mdl", data__target="good"))
 
 
 def test_a_training_that_was_stopped_ends_with_the_same_bits(name, tmp_path: Path):

@@ -179,3 +179,12 @@ def test_explaining_changes_nothing(mdl, tmp_path: Path):
     mdl.hide_fields(NEW_X)
     mdl.group_rows(NEW_X)
     np.testing.assert_array_equal(mdl.predict_proba(NEW_X), before)
+
+
+def test_a_baseline_shows_its_evidence():
+    alone = BaselineClassifier("fm", max_epochs=1).fit(X, LABELS)
+    with raises(UserError, "model.direct = 'auto'"):
+        alone.row_evidence(NEW_X)
+    counted = BaselineClassifier("fm", max_epochs=2, config={"model.direct": "auto"}).fit(X, LABELS)
+    found = counted.row_evidence(NEW_X.head(3), n_strongest=2)
+    assert [len(seen) for seen in found.rows] == [2, 2, 2]

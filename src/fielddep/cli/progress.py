@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fielddep.training.prepare import Prepared
 
 DIRECT_KINDS = ("numbers", "evidence")
-"""Direct networks of MDL, named after what they see."""
+"""Direct networks, named after what they see."""
 STAGES = {
     "read": "reading",
     "split": "splitting",
@@ -86,7 +86,7 @@ class ProgressBar(Observer):
         elif name:
             self._log(f"training {name}")
         elif self.has_direct:
-            self._log("training MDL on top of it")
+            self._log("training the model on top of it")
         self.has_direct = bool(name)
 
     def on_refit(self, n_rows: int, n_passes: float) -> None:

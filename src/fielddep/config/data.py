@@ -86,7 +86,8 @@ class DataConfig:
     evidence: Literal["auto", "none"] | tuple[tuple[str, ...], ...] = setting(
         "auto",
         "what training rows with the same values did, as inputs of the model: for every field and for combinations of "
-        "two or three, such as [['user', 'item']]; auto chooses them on training rows",
+        "two or three, such as [['user', 'item']]; auto chooses them on training rows. Nothing is counted for a model "
+        "that does not use it: see model.direct",
     )
     evidence_min_rows: int = setting(1, "joint values of fewer training rows are no evidence; 1 keeps all", at_least=1)
     max_combinations: int = setting(100, "most pairs and triples that data.evidence = 'auto' counts", at_least=0)

@@ -40,7 +40,7 @@ def fill_defaults(config: Config, *, n_rows: int) -> Config:
 
 
 def direct_settings(train: TrainConfig, *, n_rows: int) -> TrainConfig:
-    """Settings for the direct networks of MDL: Adam, and many passes.
+    """Settings for the direct networks of a model: Adam, and many passes.
 
     They were chosen on validation rows of eight tables of numbers and categories. Seed, device, threads and the rare id
     follow the user's settings; `max_epochs` is doubled.

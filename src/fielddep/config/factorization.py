@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from fielddep.config.mdl import Between, DeepConfig, EmbeddingConfig, ModelConfig, OneOf, Space, setting
+from fielddep.config.mdl import Between, DeepConfig, EmbeddingConfig, FieldModelConfig, OneOf, Space, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class MachineConfig(EmbeddingConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LRConfig(ModelConfig):
+class LRConfig(FieldModelConfig):
     """Logistic or linear regression: one weight per value."""
 
     name: Literal["lr"] = setting("lr", "model")

@@ -52,6 +52,11 @@ RIDGE_SEARCH: Mapping[str, Space] = {
     "train.first_order_l2": Between(0.003, 0.3, log=True),
     "train.l2_rarity": OneOf((0.0, 0.5, 1.0)),
 }
+DIRECT_DOC = (
+    "auto: a plain network sees numbers and frequent categories, another one numbers and evidence, as far as the table "
+    "has any. They are trained first and the model on top of them; all outputs are added with weights from validation "
+    "rows. none: the model alone, without evidence"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +78,29 @@ class ModelConfig:
     """Settings that a search tries right after the defaults. The model's authors, later benchmarks, or trials by hand
     on Frappe's validation rows found them good."""
 
+    @property
+    def uses_evidence(self) -> bool:
+        """Whether the model sees evidence, if there is any."""
+        return False
+
 
 @dataclass(frozen=True, kw_only=True)
-class EmbeddingConfig(ModelConfig):
+class FieldModelConfig(ModelConfig):
+    """The settings of every network. Baselines are by default what their papers say, so that comparisons are fair."""
+
+    direct: Literal["auto", "none"] = setting("none", DIRECT_DOC)
+    direct_hidden: tuple[int, ...] = setting(
+        (128, 128, 128), "widths of the hidden layers of those networks", at_least=1
+    )
+
+    @property
+    def uses_evidence(self) -> bool:
+        """Whether the model sees evidence, if there is any."""
+        return self.direct == "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingConfig(FieldModelConfig):
     """A model that embeds values."""
 
     d_embed: int | None = setting(None, "size of an embedding; default: from the number of rows", at_least=1)
@@ -103,7 +128,7 @@ class DeepConfig(EmbeddingConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MDLConfig(ModelConfig):
+class MDLConfig(FieldModelConfig):
     """Meta-Dependency Learning, with the symbols of the paper in brackets."""
 
     name: str = setting("mdl", "model")
@@ -155,12 +180,7 @@ class MDLConfig(ModelConfig):
         "normal", "initial embeddings: N(0, embedding_init_scale), or Xavier uniform over the joint table"
     )
     embedding_init_scale: float = setting(0.1, "standard deviation with embedding_init = normal", at_least=0)
-    direct: Literal["auto", "none"] = setting(
-        "auto",
-        "a second network that sees numbers directly, next to frequent categories; auto: if the table has numbers. "
-        "It is trained first, and both outputs are added with weights from validation rows",
-    )
-    direct_hidden: tuple[int, ...] = setting((128, 128, 128), "widths of the hidden layers of that network", at_least=1)
+    direct: Literal["auto", "none"] = setting("auto", DIRECT_DOC)
 
     SEARCH: ClassVar[Mapping[str, Space]] = {
         **RIDGE_SEARCH,

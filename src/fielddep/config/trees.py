@@ -22,6 +22,11 @@ class TreeConfig(ModelConfig):
     evidence: bool = setting(False, "see what rows with the same values did, if data.evidence counts it")
     categories: bool = setting(True, "see categories next to the evidence")
 
+    @property
+    def uses_evidence(self) -> bool:
+        """Whether the trees see evidence, if there is any."""
+        return self.evidence
+
 
 @dataclass(frozen=True, kw_only=True)
 class LightGBMConfig(TreeConfig):
@@ -108,6 +113,11 @@ class BlendConfig(MDLConfig):
     min_child_samples: int = setting(40, "fewest rows of a leaf", at_least=1)
     feature_fraction: float = setting(0.5, "share of the inputs that a tree sees", above=0)
     lambda_l2: float = setting(2.0, "ridge on the leaves", at_least=0)
+
+    @property
+    def uses_evidence(self) -> bool:
+        """Whether the model sees evidence, if there is any: its trees do in any case."""
+        return True
 
     def trees(self, *, categories: bool) -> LightGBMConfig:
         """The settings of LightGBM on evidence, with or without categories."""

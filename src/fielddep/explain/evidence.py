@@ -34,7 +34,6 @@ from fielddep.explain.curves import model_logits
 from fielddep.explain.hiding import followed, followed_classes
 from fielddep.explain.rows import Floats, id_texts, target_of
 from fielddep.nn.direct import DirectNetwork
-from fielddep.nn.mdl import MDL
 from fielddep.wording import amount, count, percent, shorten
 
 N_STRONGEST = 8
@@ -241,7 +240,7 @@ def rank_evidence(
 def _evidence_part(bundle: Bundle) -> tuple[DirectNetwork, torch.Tensor] | None:
     """The network that sees the evidence, and the weight of its output; None if the model has none."""
     model = bundle.model
-    if not isinstance(model, MDL) or model.mix_P is None or "evidence" not in model.direct:
+    if model.mix_P is None or "evidence" not in model.direct:
         return None
     network, weight = model.direct["evidence"], model.mix_P[list(model.direct).index("evidence")]
     assert isinstance(network, DirectNetwork)
@@ -252,8 +251,8 @@ def _require_evidence(bundle: Bundle) -> Evidence:
     evidence = bundle.encoder.evidence
     if evidence is None or not uses_evidence(bundle):
         raise UserError(
-            f"expected a model with evidence, given {bundle.config.model.name!r} without. Train mdl with "
-            "data.evidence = 'auto'"
+            f"expected a model with evidence, given {bundle.config.model.name!r} without. Train it with "
+            "model.direct = 'auto' and data.evidence = 'auto'"
         )
     return evidence
 

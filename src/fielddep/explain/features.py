@@ -17,7 +17,7 @@ from fielddep.nn.mdl import MDL
 from fielddep.nn.model import BATCH_ROWS
 
 _NO_FEATURES = ("first_order", "shift", "direct.numbers.embedding")
-"""Tables of weights per output, which are no embeddings, and of MDL's direct network, which relates nothing."""
+"""Tables of weights per output, which are no embeddings, and of a direct network, which is not the model itself."""
 
 
 def feature_names(bundle: Bundle) -> list[str]:

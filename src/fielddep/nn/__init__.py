@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
-from fielddep.config.mdl import ModelConfig
+from fielddep.config.mdl import FieldModelConfig, ModelConfig
 from fielddep.encoding.rows import Layout
 from fielddep.nn.baselines import BASELINES
 from fielddep.nn.blend import Blend
+from fielddep.nn.direct import direct_networks
 from fielddep.nn.mdl import MDL
 from fielddep.nn.model import FieldModel
 
@@ -31,8 +32,10 @@ def build_model(
 
     On the device "meta", nothing is allocated: the model only has shapes.
     """
+    assert isinstance(config, FieldModelConfig)  # trees are not built but trained
     with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.manual_seed(seed)
         model = MODELS[config.name](layout, n_outputs, config)
+        model.add_direct(direct_networks(layout, n_outputs, config))
     model.regression = regression
     return model

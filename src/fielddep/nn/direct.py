@@ -1,10 +1,10 @@
 """Direct networks: see the numbers and the evidence of a row as they are.
 
 Embeddings of bins lose what lies between two bins, products of embeddings are slow to learn a threshold, and neither
-counts what joint values did before. So MDL has up to two plain networks, which are trained first: they want another
-optimizer and another number of passes than embeddings. MDL's own part is then trained on top of their frozen outputs.
+counts what joint values did before. So a model has up to two plain networks, which are trained first: they want another
+optimizer and another number of passes than embeddings. The model itself is then trained on top of their frozen outputs.
 Numbers enter MDL's dependencies and products only through the ids and embeddings of their fields, as in the paper, and
-evidence does not enter them at all.
+evidence does not enter them at all. The same holds for all other models, of which each stays what its paper says.
 
     numbers    sees numbers, and small embeddings of the other fields
     evidence   sees numbers and evidence. It has no weights per id: they would learn the total of a value, and total
@@ -25,7 +25,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fielddep.config.mdl import MDLConfig
+from fielddep.config.mdl import FieldModelConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.layers import build_mlp
@@ -48,7 +48,7 @@ SOFT_LIMIT = 3.0
 """A measure of this many units is squashed to about 0.7 of itself."""
 D_CATEGORY = 8
 MAX_CATEGORIES = 1000
-"""Values of a field above which the direct network does not see its ids; the embeddings of MDL do."""
+"""Values of a field above which the direct network does not see its ids; the model itself does."""
 GATE_RATE = 6.0
 """How much faster gates learn than other weights."""
 GATE_SHRINK = 0.0036
@@ -161,12 +161,6 @@ class EvidenceCodes(nn.Module):
         return standard_BE.clamp(-MAX_SPREADS, MAX_SPREADS).view(-1, *self.shape)
 
 
-def direct_kinds(layout: Layout) -> tuple[DirectKind, ...]:
-    """The direct networks that a table can have, in the order of their training."""
-    kinds: tuple[DirectKind, ...] = ("numbers",) if layout.measured else ()
-    return (*kinds, "evidence") if layout.evidence else kinds
-
-
 def _small_fields(layout: Layout) -> list[int]:
     """Positions of the fields whose ids the network sees; of a field with a number it sees that."""
     return [f for f in range(layout.n_fields) if f not in layout.measured and layout.n_ids[f] <= MAX_CATEGORIES]
@@ -179,7 +173,7 @@ class DirectNetwork(FieldModel):
     which matters if there are hundreds.
     """
 
-    def __init__(self, layout: Layout, n_outputs: int, config: MDLConfig, kind: DirectKind = "numbers") -> None:
+    def __init__(self, layout: Layout, n_outputs: int, config: FieldModelConfig, kind: DirectKind = "numbers") -> None:
         super().__init__(layout, n_outputs)
         self.codes = NumberCodes(len(layout.measured))
         n_combinations = len(layout.evidence) if kind == "evidence" else 0
@@ -199,7 +193,7 @@ class DirectNetwork(FieldModel):
         self.linear = nn.Linear(n_inputs, n_outputs, bias=False)
         nn.init.zeros_(self.linear.weight)
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         seen_BV = self.dropout(self._seen(inputs))
         logits_BC: torch.Tensor = self.mlp(seen_BV) + self.linear(seen_BV) + self.bias
@@ -228,3 +222,12 @@ class DirectNetwork(FieldModel):
     def after_step(self, step: int) -> None:
         """Shrink the gates towards zero."""
         self.gate.copy_(F.softshrink(self.gate, self.gate_shrink / GATE_RATE))
+
+
+def direct_networks(layout: Layout, n_outputs: int, config: FieldModelConfig) -> dict[str, DirectNetwork]:
+    """The direct networks that settings and table call for, in the order of their training."""
+    if config.direct == "none":
+        return {}
+    kinds: tuple[DirectKind, ...] = ("numbers",) if layout.measured else ()
+    kinds = (*kinds, "evidence") if layout.evidence else kinds
+    return {kind: DirectNetwork(layout, n_outputs, config, kind) for kind in kinds}

@@ -15,7 +15,6 @@ from fielddep.config.mdl import MDLConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.errors import SchemaError
 from fielddep.nn import kernels
-from fielddep.nn.direct import DirectNetwork, direct_kinds
 from fielddep.nn.embedding import BatchRows, EmbeddingTable
 from fielddep.nn.interactions import BilinearInteractions
 from fielddep.nn.kernels.network_input import Lookup, look_up, network_input, sum_of_fields
@@ -32,10 +31,6 @@ TRACKED_ROWS = 256
 class MDL(FieldModel):
     """The model of the paper. Every point in which paper and reference code differ is a setting of `MDLConfig`.
 
-    For a table with evidence or numbers it has direct networks, which are trained first. The paper's part is then
-    trained on top of their frozen outputs. Predictions add all with the weights `mix_P`, which `training/mixing.py`
-    finds on validation rows.
-
     Example:
         >>> layout = Layout(names=("user", "item", "hour"), n_ids=(5, 7, 26))
         >>> model = MDL(layout, 1, MDLConfig(d_embed=4))
@@ -44,8 +39,6 @@ class MDL(FieldModel):
     """
 
     dependency_inputs_Q: torch.Tensor
-    mix_P: torch.Tensor | None
-    """Weights of the outputs of the direct networks and, last, of the paper's part; None without such networks."""
 
     def __init__(self, layout: Layout, n_outputs: int, config: MDLConfig) -> None:
         super().__init__(layout, n_outputs)
@@ -86,31 +79,9 @@ class MDL(FieldModel):
             dropout=config.dropout,
         )
 
-        kinds = direct_kinds(layout) if config.direct == "auto" else ()
-        self.direct = nn.ModuleDict({kind: DirectNetwork(layout, n_outputs, config, kind) for kind in kinds})
-        self.register_buffer("mix_P", torch.tensor([*(1.0 / len(kinds) for _ in kinds), 1.0]) if kinds else None)
-
-    def forward(self, inputs: Inputs) -> torch.Tensor:
-        """Logits (B, C) after T steps of refinement, mixed with those of the direct networks."""
-        return self._mixed(self._logits(inputs)[0], inputs)
-
-    def _mixed(self, logits_BC: torch.Tensor, inputs: Inputs) -> torch.Tensor:
-        if self.mix_P is None:
-            return logits_BC
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.training):
-            outputs = [network(inputs) for network in self.direct.values()]
-        # Not a matrix product, whose rounding depends on the number of rows.
-        return (self.mix_P.view(-1, 1, 1) * torch.stack([*outputs, logits_BC])).sum(dim=0)
-
-    def train(self, mode: bool = True) -> MDL:
-        """Switch to training mode; the direct networks have their own training and stay in evaluation mode."""
-        super().train(mode)
-        self.direct.eval()
-        return self
-
-    def start_at(self, base_C: torch.Tensor) -> None:
-        """Start from the base rate, or from the outputs of the direct networks."""
-        super().start_at(base_C if self.mix_P is None else torch.zeros_like(base_C))
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
+        """Logits (B, C) after T steps of refinement."""
+        return self._logits(inputs)[0]
 
     def training_forward(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Logits, and zeta times the dependency loss if `dependencies = "global"`."""

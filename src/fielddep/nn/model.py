@@ -1,12 +1,12 @@
 """The contract of every model: `Inputs` in, logits out; and the only place where logits become probabilities.
 
-Shape legend: B rows of a batch, R rows, C outputs.
+Shape legend: B rows of a batch, R rows, C outputs, P networks whose outputs are mixed.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import nn
@@ -40,7 +40,14 @@ class FieldModel(nn.Module, ABC):
     A model returns logits (one for binary, C for multi-class) or the standardised value (regression). It keeps
     per-id weights only in `EmbeddingTable`s, so that the cost of a step does not depend on the number of ids. It adds
     `bias` to its output; the bias starts at the base rate.
+
+    With `model.direct`, a model has direct networks (`nn/direct.py`), which are trained first. It is then trained on
+    top of their frozen outputs. Predictions add all with the weights `mix_P`, which `training/mixing.py` finds on
+    validation rows.
     """
+
+    mix_P: torch.Tensor | None
+    """Weights of the outputs of the direct networks and, last, of the model itself; None without such networks."""
 
     def __init__(self, layout: Layout, n_outputs: int) -> None:
         super().__init__()
@@ -49,19 +56,44 @@ class FieldModel(nn.Module, ABC):
         self.regression = False
         """Whether the output is a number rather than logits; for a model with a loss of its own."""
         self.bias = nn.Parameter(torch.zeros(n_outputs))
+        self.direct = nn.ModuleDict()
+        self.register_buffer("mix_P", None)
+
+    def add_direct(self, networks: Mapping[str, FieldModel]) -> None:
+        """Put the model on top of direct networks, whose outputs start with equal weights."""
+        self.direct = nn.ModuleDict(networks)
+        self.mix_P = torch.tensor([*(1.0 / len(networks) for _ in networks), 1.0]) if networks else None
 
     @abstractmethod
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
+        """Logits (B, C) of the model without its direct networks."""
+
     def forward(self, inputs: Inputs) -> torch.Tensor:
-        """Logits (B, C)."""
+        """Logits (B, C), mixed with those of the direct networks."""
+        return self._mixed(self.own_logits(inputs), inputs)
+
+    def _mixed(self, logits_BC: torch.Tensor, inputs: Inputs) -> torch.Tensor:
+        if self.mix_P is None:
+            return logits_BC
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.training):
+            outputs = [network(inputs) for network in self.direct.values()]
+        # Not a matrix product, whose rounding depends on the number of rows.
+        return (self.mix_P.view(-1, 1, 1) * torch.stack([*outputs, logits_BC])).sum(dim=0)
+
+    def train(self, mode: bool = True) -> FieldModel:
+        """Change the mode; direct networks have a training of their own and stay in evaluation mode."""
+        super().train(mode)
+        self.direct.eval()
+        return self
 
     def training_forward(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Logits, and the penalty to add to the task loss, if the model has one."""
+        """Mixed logits, and the penalty to add to the task loss, if the model has one."""
         return self(inputs), None
 
     @torch.no_grad()
     def start_at(self, base_C: torch.Tensor) -> None:
-        """Let an untrained model predict about the base rate."""
-        self.bias.copy_(base_C)
+        """Let an untrained model predict about the base rate, or what its direct networks do."""
+        self.bias.copy_(base_C if self.mix_P is None else torch.zeros_like(base_C))
 
     def start_from(self, inputs: Inputs) -> None:  # most models start without rows
         """Look at up to `START_ROWS` training rows, without their targets, before the first step."""

@@ -30,7 +30,23 @@ def _set_parameters(estimator: TableEstimator, arguments: dict[str, Any]) -> Non
             setattr(estimator, name, value)
 
 
-class _MDLEstimator(TableEstimator):
+class _EvidenceEstimator(TableEstimator):
+    """What the estimator of any model with evidence can explain."""
+
+    def row_evidence(self, X: Any, *, n_strongest: int = N_STRONGEST) -> RowEvidence:
+        """What training rows with the same values did, for every row and the combinations of fields that count most.
+
+        Args:
+            X: rows, ideally new ones: a training row counts itself.
+            n_strongest: combinations per row, at most.
+
+        Raises:
+            UserError: the model has no evidence; a baseline has some with {"model.direct": "auto"} as `config`.
+        """
+        return row_evidence(self._fitted_bundle(), self._encode(X), n_strongest=n_strongest)
+
+
+class _MDLEstimator(_EvidenceEstimator):
     """Arguments of the estimators of MDL, and what only they can explain."""
 
     def __init__(
@@ -111,15 +127,6 @@ class _MDLEstimator(TableEstimator):
         """Refined dependencies, weights mu and dependency loss for every row and step."""
         return explain_rows(self._fitted_bundle(), self._encode(X), values=self._cell_texts(X))
 
-    def row_evidence(self, X: Any, *, n_strongest: int = N_STRONGEST) -> RowEvidence:
-        """What training rows with the same values did, for every row and the combinations of fields that count most.
-
-        Args:
-            X: rows, ideally new ones: a training row counts itself.
-            n_strongest: combinations per row, at most.
-        """
-        return row_evidence(self._fitted_bundle(), self._encode(X), n_strongest=n_strongest)
-
     def group_rows(self, X: Any, y: Any = None, *, n_groups: int = N_GROUPS, seed: int = 0) -> RowGroups:
         """Groups of rows with similar refined dependencies, and what the rows of a group have in common.
 
@@ -163,7 +170,7 @@ class MDLRegressor(TableRegressor, _MDLEstimator):
     """
 
 
-class _BaselineEstimator(TableEstimator):
+class _BaselineEstimator(_EvidenceEstimator):
     """Arguments of the estimators of all other models."""
 
     def __init__(

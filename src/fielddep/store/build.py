@@ -72,6 +72,7 @@ def build_store(
     folder: str | Path | None = None,
     *,
     parts: Parts | None = None,
+    evidence: bool = True,
     force: bool = False,
     resume: bool = False,
     observer: Observer | None = None,
@@ -86,6 +87,7 @@ def build_store(
         folder: where the store goes; created if needed. None keeps it in memory.
         parts: the part of every row, as an index into `PART_NAMES`, instead of the split in the settings; for a store
             in memory only.
+        evidence: False counts none, whatever the settings say; for a store in memory only.
         force: replace an existing store, once the new one is complete.
         resume: resume an unfinished store, or start one if there is none; a finished one is kept. Only files can be
             resumed, because nothing shows whether a table in memory is still the same.
@@ -99,7 +101,8 @@ def build_store(
     observer, sizes = observer or Observer(), sizes or SIZES
     if folder is None:
         stream = _open_table(source, config)
-        return _Encoding(stream=stream, config=config, sizes=sizes, observer=observer, given=parts).run()
+        encoding = _Encoding(stream=stream, config=config, sizes=sizes, observer=observer, given=parts, counts=evidence)
+        return encoding.run()
     place = StoreFolder(folder=Path(folder))
     state = STORE.check(place.folder, force=force, resume=resume)
     if state == "finished" and resume:
@@ -151,6 +154,7 @@ class _Encoding:
     sizes: Sizes
     observer: Observer
     given: Parts | None = None
+    counts: bool = True
 
     def run(self) -> Store:
         """Read, split, learn, encode."""
@@ -203,7 +207,7 @@ class _Encoding:
     ) -> tuple[Encoder, npt.NDArray[np.float16] | None]:
         """The encoder with its evidence, and the statements about every row (K, R, C + 1); None without evidence."""
         data = self.config.data
-        if data.evidence == "none" or (data.evidence == "auto" and split.n_train > MAX_COUNTED):
+        if not self.counts or data.evidence == "none" or (data.evidence == "auto" and split.n_train > MAX_COUNTED):
             return encoder, None
         self.observer.on_stage("count", 0, 0.0)
         in_order = self.given is None and self.config.split.method == "time"

@@ -58,6 +58,9 @@ class Shards(Protocol):
     def with_statements(self, said_RE: Array) -> Shards:
         """The same rows with other evidence."""
 
+    def without(self, name: str, layout: Layout) -> Shards:
+        """The same rows without an array, and what the ids then mean."""
+
     def check(self) -> None:
         """Raise a StoreError if the rows were replaced."""
 
@@ -105,6 +108,10 @@ class MemoryShards:
     def with_statements(self, said_RE: Array) -> MemoryShards:
         """The same rows with other evidence."""
         return replace(self, rows=self.rows.with_arrays(**{EVIDENCE: said_RE}))
+
+    def without(self, name: str, layout: Layout) -> MemoryShards:
+        """The same rows without an array; nothing is copied."""
+        return replace(self, rows=replace(self.rows.with_arrays(**{name: None}), layout=layout))
 
     def check(self) -> None:
         """Nothing can replace rows in memory."""
@@ -181,6 +188,11 @@ class FileShards:
     def with_statements(self, said_RE: Array) -> FileShards:
         """The same rows with other evidence."""
         return replace(self, said_RE=said_RE)
+
+    def without(self, name: str, layout: Layout) -> FileShards:
+        """The same rows without an array, whose files are then not read."""
+        kept = {other: spec for other, spec in self.arrays.items() if other != name}
+        return replace(self, layout=layout, arrays=kept)
 
     def check(self) -> None:
         """Raise a StoreError if another store took the place of this one after it was opened.

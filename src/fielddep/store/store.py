@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from fielddep.config.settings import Config
 from fielddep.encoding.coded import DEFAULT_SIZES
 from fielddep.encoding.encoder import Encoder
 from fielddep.encoding.ragged import Ragged
-from fielddep.encoding.rows import FOLDS, PARTS, EncodedRows, Layout, RowArray, concat_arrays
+from fielddep.encoding.rows import EVIDENCE, FOLDS, PARTS, EncodedRows, Layout, RowArray, concat_arrays
 from fielddep.encoding.split import PART_NAMES, Folds, Parts
 from fielddep.encoding.unknown import UnknownReport
 from fielddep.errors import FieldDepError, StoreError
@@ -153,6 +153,13 @@ class Store:
                 f"the model must be trained on the store {self.path or 'in memory'}, or on the same table with the "
                 "same settings; its ids mean other values. Give the table that the store was built from"
             )
+
+    def without_evidence(self) -> Store:
+        """The same store for a model that does not use its evidence, which is then not read."""
+        if self.encoder.evidence is None:
+            return self
+        encoder = replace(self.encoder, evidence=None)
+        return replace(self, encoder=encoder, shards=self.shards.without(EVIDENCE, encoder.layout))
 
     def read(self, start: int, stop: int) -> EncodedRows:
         """The rows from `start` to `stop` in the order of the source; do not change them.

@@ -26,7 +26,6 @@ from fielddep.errors import ConfigError, TrainingError
 from fielddep.nn import build_model
 from fielddep.nn.blend import Blend
 from fielddep.nn.layers import BatchNorm
-from fielddep.nn.mdl import MDL
 from fielddep.nn.model import FieldModel
 from fielddep.observer import Observer
 from fielddep.store.loader import Loader
@@ -58,7 +57,7 @@ def check_device(name: str, setting: str = "device") -> None:
 
 
 MAIN = ""
-"""Name of the model among the parts that are trained on their own. MDL's direct networks have the names of their kinds,
+"""Name of the model among the parts that are trained on their own. Its direct networks have the names of their kinds,
 and folders of checkpoints below that of the model; the trees of a blend have the names of its members."""
 Histories = Mapping[str, Sequence[Evaluation]]
 AnyTrainer = TypeVar("AnyTrainer", bound=Trainer)
@@ -188,12 +187,12 @@ def _train_network(
     histories: dict[str, Sequence[Evaluation]] = {}
     for name, part, settings in _parts(model, prepared.config, len(rows)):
         folder = checkpoints / name if checkpoints is not None and name else checkpoints
-        if isinstance(part, MDL) and len(part.direct) > 1:
+        if len(part.direct) > 1:
             find_mix(part, prepared.target, prepared.parts["validation"], direct_only=True)
         with torch_threads(settings.threads):
             trainer = _trainer(Trainer, part, settings, prepared, rows, prepared.base_C, observer, name, folder)
             histories[name] = trainer.fit(resume=resume)
-    if isinstance(model, MDL) and model.mix_P is not None:
+    if model.mix_P is not None:
         find_mix(model, prepared.target, prepared.parts["validation"])
     if isinstance(model, Blend):
         trees = train_blend(model, prepared, observer)
@@ -203,10 +202,9 @@ def _train_network(
 
 def _parts(model: FieldModel, config: Config, n_rows: int) -> list[tuple[str, FieldModel, TrainConfig]]:
     """What is trained one after the other: name, weights and settings; the model itself, without a name, is last."""
-    direct = model.direct.items() if isinstance(model, MDL) else ()
     found: list[tuple[str, FieldModel, TrainConfig]] = [
         (name, network, direct_settings(config.train, n_rows=n_rows))
-        for name, network in direct
+        for name, network in model.direct.items()
         if isinstance(network, FieldModel)
     ]
     return [*found, (MAIN, model, config.train)]
@@ -223,8 +221,8 @@ def _refit(trained: Trained, observer: Observer, scratch: Path | None) -> Traine
     rows = store.part(("train", "validation"))
     base_C = base_output(prepared.target, rows.chunks())
     model = build_for(prepared.target, prepared.encoder.layout, prepared.config)
-    if isinstance(model, MDL) and isinstance(trained.model, MDL) and model.mix_P is not None:
-        assert trained.model.mix_P is not None
+    if model.mix_P is not None:
+        assert isinstance(trained.model, FieldModel) and trained.model.mix_P is not None
         model.mix_P.copy_(trained.model.mix_P)
     try:
         for name, part, settings in _parts(model, prepared.config, len(before.parts["train"])):

@@ -1,6 +1,6 @@
-"""Mixing: the weights with which the parts of MDL, or the members of a blend, add up, found on validation rows.
+"""Mixing: weights of a model and its direct networks, or of the members of a blend, found on validation rows.
 
-The direct networks differ in what they get wrong, so their weighted sum is better than either. The paper's part is
+The direct networks differ in what they get wrong, so their weighted sum is better than either. The model itself is
 trained on top of this sum. Up to three non-negative weights can hardly overfit thousands of rows; they silence a part
 that does not help, and correct outputs that are too bold.
 
@@ -13,7 +13,7 @@ import torch
 
 from fielddep.encoding.rows import EncodedRows, sample_rows
 from fielddep.encoding.target import Target
-from fielddep.nn.mdl import MDL
+from fielddep.nn.model import FieldModel
 from fielddep.store.shards import StorePart
 from fielddep.training.metrics import mean_loss
 
@@ -23,14 +23,14 @@ PRIOR_ROWS = 1.0
 """Rows that speak for the weights before, which decide if there are hardly any validation rows."""
 
 
-def find_mix(model: MDL, target: Target, validation: StorePart, *, direct_only: bool = False) -> None:
+def find_mix(model: FieldModel, target: Target, validation: StorePart, *, direct_only: bool = False) -> None:
     """Set `mix_P` of a model to the best weights for validation rows, or a sample of them.
 
     Args:
-        model: has trained direct networks, and a trained part of the paper unless `direct_only`.
+        model: has trained direct networks, and is trained itself unless `direct_only`.
         target: the column to predict.
         validation: rows that no part was trained on.
-        direct_only: find the weights of the direct networks, and leave that of the paper's part.
+        direct_only: find the weights of the direct networks, and leave that of the model itself.
     """
     assert model.mix_P is not None
     rows = sample_rows(validation.chunks(), MAX_ROWS).rows

@@ -38,7 +38,8 @@ class Prepared:
 
     @classmethod
     def of(cls, store: Store, config: Config) -> Prepared:
-        """The parts of a store that have rows."""
+        """The parts of a store that have rows; evidence that the model does not use is dropped."""
+        store = store if config.model.uses_evidence else store.without_evidence()
         parts = {name: store.part(name) for name, n_rows in store.n_rows_of.items() if n_rows}
         return cls(config=config, store=store, parts=parts)
 
@@ -62,7 +63,7 @@ class Prepared:
 def prepare(source: Source | Store, config: Config, *, parts: Parts | None = None) -> Prepared:
     """Split and encode a table, or take the rows of a store, and fill in open settings.
 
-    The encoder sees nothing of validation and test rows.
+    The encoder sees nothing of validation and test rows. Evidence is counted only for a model that uses it.
 
     Args:
         source: a table, or a store, which is already split and encoded.
@@ -78,7 +79,7 @@ def prepare(source: Source | Store, config: Config, *, parts: Parts | None = Non
             raise SplitError("a store is already split; drop parts, or give the table instead")
         store, config = source, with_store_settings(config, source)
     else:
-        store = build_store(source, config, parts=parts)
+        store = build_store(source, config, parts=parts, evidence=config.model.uses_evidence)
     _check_parts(store)
     prepared = Prepared.of(store, fill_defaults(config, n_rows=store.n_rows_of["train"]))
     if store.encoder.schema.weight is not None:

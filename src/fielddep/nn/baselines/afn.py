@@ -43,7 +43,7 @@ class AFN(FieldModel):
             d_embed * config.n_neurons, config.hidden, n_outputs, batch_norm=config.batch_norm, dropout=config.dropout
         )
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         e_BFD = 1.0 + self.embedding(inputs)
         logs_RF = e_BFD.abs().clamp(min=SMALLEST).log().transpose(1, 2).flatten(0, 1)

@@ -34,7 +34,7 @@ class FFM(FieldModel):
         pairs_OO = torch.ones(layout.n_columns - 1, layout.n_columns - 1).triu()
         self.register_buffer("pairs_OO", pairs_OO, persistent=False)
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         first_BC: torch.Tensor = self.first_order(inputs).sum(dim=1)
         products_BC = self._products(self.embedding(inputs).unflatten(2, self.sizes))

@@ -107,7 +107,7 @@ class FinalMLP(FieldModel):
         d_left, d_right = ((d_in, *hidden)[-1] for hidden in (config.hidden, config.hidden_2))
         self.fusion = BilinearFusion(d_left, d_right, config.n_heads, n_outputs)
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         e_BE = self.embedding(inputs).flatten(1)
         h_1 = self.mlp_1(e_BE * self.gate_1(inputs))

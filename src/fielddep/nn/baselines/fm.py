@@ -26,7 +26,7 @@ class FM(FieldModel):
         self.first_order = EmbeddingTable(layout, n_outputs)
         self.embedding = EmbeddingTable(layout, n_outputs * self.d_embed, std=config.embedding_init_scale)
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         e_BFCD = self.embedding(inputs).unflatten(2, (self.n_outputs, self.d_embed))
         first_BC: torch.Tensor = self.first_order(inputs).sum(dim=1)

@@ -39,7 +39,7 @@ class FWL(FieldModel):
         owner_R = torch.from_numpy(np.repeat(np.arange(layout.n_columns), self.ranks))
         self.register_buffer("owner_R", owner_R, persistent=False)
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         e_BFCR: torch.Tensor = self.embedding(inputs).unflatten(2, (self.n_outputs, len(self.owner_R)))
         own_B1CR = e_BFCR.gather(1, self.owner_R.expand(len(e_BFCR), 1, self.n_outputs, -1))

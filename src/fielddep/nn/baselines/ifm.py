@@ -38,7 +38,7 @@ class IFM(FieldModel):
             dropout=config.dropout,
         )
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         e_BFE = self.embedding(inputs)
         factors_BF1 = self.factors(e_BFE).unsqueeze(2)

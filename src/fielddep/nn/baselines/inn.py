@@ -50,7 +50,7 @@ class INN(FieldModel):
         self.output = nn.Linear(config.n_hidden, n_outputs)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         first_BC: torch.Tensor = self.first_order(inputs).sum(dim=1)
         e_BFD = self.embedding(inputs)

@@ -113,7 +113,7 @@ class LLFM(FieldModel):
             self._measure()
         return self
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         e_BFMCD = self.embedding(inputs).unflatten(2, self.sizes)
         first_BMC: torch.Tensor = self.first_order(inputs).sum(dim=1).unflatten(1, self.sizes[:2])

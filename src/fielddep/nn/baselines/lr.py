@@ -20,7 +20,7 @@ class LR(FieldModel):
         super().__init__(layout, n_outputs)
         self.first_order = EmbeddingTable(layout, n_outputs)
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         first_BC: torch.Tensor = self.first_order(inputs).sum(dim=1)
         return self.bias + first_BC

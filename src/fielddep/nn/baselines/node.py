@@ -94,7 +94,7 @@ class NODE(FieldModel):
             d_in += config.n_trees * d_out
         self.layers = nn.ModuleList(layers)
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         x_IB = self._embedded(inputs)
         outputs = []

@@ -67,7 +67,7 @@ class RaFM(FieldModel):
             tables.append(EmbeddingTable(layout, n_outputs * d_level, std=std, kept_I=level_I >= level))
         self.levels = nn.ModuleList(tables)
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         return self._outputs(inputs, self._lower_levels(inputs))[-1]
 
@@ -76,13 +76,13 @@ class RaFM(FieldModel):
         lower = self._lower_levels(inputs)
         outputs = self._outputs(inputs, lower)
         if self.distill == 0 or not lower:
-            return outputs[-1], None
+            return self._mixed(outputs[-1], inputs), None
         penalty = torch.zeros_like(outputs[-1][0, 0])
         for level, student_BC, teacher_BC in zip(lower, outputs[:-1], outputs[1:], strict=True):
             trained_BC = level.mixed_dependent + level.dependent
             student_BC = (student_BC - trained_BC).detach() + trained_BC
             penalty = penalty + self._difference(student_BC, teacher_BC.detach())
-        return outputs[-1], self.distill * penalty
+        return self._mixed(outputs[-1], inputs), self.distill * penalty
 
     def _outputs(self, inputs: Inputs, lower: Sequence[LevelProducts]) -> list[torch.Tensor]:
         """Logits (B, C) of the model cut off after each level; the last is the model itself."""

@@ -63,7 +63,7 @@ class SAINT(FieldModel):
             self.reference_ids_RF[:, one.column] = one.ids_V[one.starts[pick_R]]
         self.reference_numbers_RN.copy_(inputs.numbers_BN[pick_R])
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         x_BSD = self._tokens(inputs)
         x_BSD = self._trained(x_BSD) if self.training or not self.between_rows else self._predicted(x_BSD)

@@ -72,7 +72,7 @@ class TabNet(FieldModel):
         )
         self.output = nn.Linear(config.d_decision, n_outputs, bias=False)
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         return self.steps(inputs)[0]
 
@@ -81,7 +81,7 @@ class TabNet(FieldModel):
         logits_BC, masks = self.steps(inputs)
         mask_SBF = torch.stack(masks)
         entropy_SB = -(mask_SBF * torch.log(mask_SBF + 1e-15)).sum(dim=-1)
-        return logits_BC, self.config.sparsity * entropy_SB.mean()
+        return self._mixed(logits_BC, inputs), self.config.sparsity * entropy_SB.mean()
 
     def steps(self, inputs: Inputs) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Logits, and the mask (B, F) of every step."""

@@ -50,7 +50,7 @@ class TabTransformer(FieldModel):
             dropout=config.dropout,
         )
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         e_BFV = self.embedding(inputs)
         tokens_BSD = e_BFV.index_select(1, self.categorical_S)

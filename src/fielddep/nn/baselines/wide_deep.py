@@ -30,7 +30,7 @@ class WideDeep(FieldModel):
             layout.n_columns * d_embed, config.hidden, n_outputs, batch_norm=config.batch_norm, dropout=config.dropout
         )
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         wide_BC: torch.Tensor = self.first_order(inputs).sum(dim=1)
         deep_BC: torch.Tensor = self.mlp(self.embedding(inputs).flatten(1))

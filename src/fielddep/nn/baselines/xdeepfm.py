@@ -70,7 +70,7 @@ class XDeepFM(FieldModel):
             layout.n_columns * d_embed, config.hidden, n_outputs, batch_norm=config.batch_norm, dropout=config.dropout
         )
 
-    def forward(self, inputs: Inputs) -> torch.Tensor:
+    def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
         first_BC: torch.Tensor = self.first_order(inputs).sum(dim=1)
         e_BFD = self.embedding(inputs)
