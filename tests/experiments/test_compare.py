@@ -128,6 +128,8 @@ def test_trials_are_those_that_each_search_had(tmp_path: Path) -> None:
     (tmp_path / "given" / "mdl.toml").touch()
     told = trials_note(tmp_path, Plan(contenders=contenders, configs=tmp_path / "given"))
     assert "catboost 1;" in told
+    (tmp_path / "mdl").rename(tmp_path / "mdl-wo-dep")
+    assert "catboost 1, mdl-wo-dep 3" in trials_note(tmp_path, Plan(contenders=contenders))
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ def ablate(
         contenders=ablated_contenders(questions),
         budget=Budget(trials=trials, minutes=minutes) if search else None,
         configs=configs,
+        own_searches=False,
         given=fixed,
         search_rows=rows,
         threads=threads,
