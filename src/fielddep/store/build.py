@@ -39,7 +39,7 @@ from fielddep.encoding.learn_evidence import N_FOLDS, counted_rows, learn_eviden
 from fielddep.encoding.parts import class_warnings
 from fielddep.encoding.rows import EVIDENCE, Array, RowArray
 from fielddep.encoding.schema import candidate_names, check_column_names, target_name
-from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, group_folds, plan_split, random_folds
+from fielddep.encoding.split import PART_NAMES, Parts, ReadParts, Split, group_folds, plan_split, random_folds
 from fielddep.encoding.with_target import coded_with_target
 from fielddep.errors import ConfigError, SchemaError, SourceChangedError, SplitError, TableError, UserError
 from fielddep.observer import Observer
@@ -177,14 +177,14 @@ class _Encoding:
         if parts is None:
             split = plan_split(table, self.config.split, self.config.data.target)
             parts = np.concatenate([split.parts_of(table, start, stop) for start, stop in table.chunks()])
-            folds = partial(split.folds_of, table, n=N_FOLDS)
+            folds = _folds_of(table, split, self.config)
         elif len(parts) != (table.source or table).n_rows:
             n_rows = (table.source or table).n_rows
             raise ValueError(f"parts must have one number for each of {n_rows} rows; given {len(parts)}")
         else:
             parts = parts[table.cells.row_numbers(0, table.n_rows)]
-        if self.config.split.group is not None:
-            folds = group_folds(table, self.config.split, n=N_FOLDS)
+            if self.config.split.group is not None:
+                folds = group_folds(table, self.config.split, n=N_FOLDS)
         known = parts
         n_train = int(np.count_nonzero(known == 0))
         return _Division(parts=lambda start, stop: known[start:stop], folds=folds, n_train=n_train)
@@ -281,7 +281,7 @@ class _FileEncoding(_Encoding):
             )
         return _Division(
             parts=lambda start, stop: np.fromfile(path, dtype=np.uint8, count=stop - start, offset=start),
-            folds=partial(split.folds_of, table, n=N_FOLDS),
+            folds=_folds_of(table, split, self.config),
             n_train=split.sizes[0],
         )
 
@@ -336,6 +336,13 @@ class _FileEncoding(_Encoding):
                     "repair it and continue with --resume"
                 ) from error
             raise
+
+
+def _folds_of(table: CodedTable, split: Split, config: Config) -> Callable[[int, int], npt.NDArray[np.int64]]:
+    """Folds of the training rows, given first and last row: those of the split, unless groups belong together."""
+    if config.split.group is not None:
+        return group_folds(table, config.split, n=N_FOLDS)
+    return partial(split.folds_of, table, n=N_FOLDS)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
