@@ -25,7 +25,7 @@ def test_a_call_states_settings_seeds_and_encoding() -> None:
     assert words.startswith("-m fielddep ablate flights --no-search --what steps --configs scratch/ablation-configs/")
     assert "--threads 1 --jobs 2" in words
     assert "--seeds" not in words
-    assert words.endswith("--out scratch/ablation-flights --set data.crosses=auto")
+    assert words.endswith("--out scratch/ablation-flights --set data.evidence=auto --set data.crosses=auto")
     given.seeds = 2
     assert "--seeds 2" in " ".join(ablate.command("frappe", given))
 
