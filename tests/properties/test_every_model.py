@@ -58,7 +58,7 @@ def name(request) -> str:
 
 def test_every_model_has_settings_and_every_settings_a_model():
     assert set(MODELS) == set(NETWORKS)
-    assert len(NETWORKS) == 18
+    assert len(NETWORKS) == 19
 
 
 ROUNDING = 1e-5
