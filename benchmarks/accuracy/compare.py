@@ -64,7 +64,7 @@ class Bench:
     models: tuple[str, ...]
     settings: tuple[str, ...] = (EVIDENCE,)
     trials: int = 20
-    minutes: float = 40.0
+    minutes: float = 60.0
     rows: int = 100_000
 
 
@@ -75,7 +75,7 @@ BENCHES = {
     "ml-rating": Bench(models=(*PAPER, *SEARCHED)),
     "flights": Bench(models=SHORT, settings=WITH_CROSSES),
     "diabetes130": Bench(models=SHORT, settings=WITH_CROSSES),
-    "ml-tag-part": Bench(models=(*PAPER, "deepfm", "finalmlp", *SEARCHED), settings=WITH_CROSSES),
+    "ml-tag-part": Bench(models=(*PAPER, "deepfm", "finalmlp", *SEARCHED), settings=WITH_CROSSES, rows=200_000),
 }
 
 

@@ -40,9 +40,9 @@ def test_every_table_has_a_plan_of_known_models() -> None:
 def test_a_call_states_budget_sample_and_encoding() -> None:
     rating = words("ml-rating")
     assert rating.startswith("-m fielddep compare ml-rating --models lr,fm,")
-    budget = "--trials 20 --search-minutes 40.0 --rows 100000 --threads 1"
+    budget = "--trials 20 --search-minutes 60.0 --rows 100000 --threads 1"
     assert f"--seeds 5 --configs scratch/known-configs/ml-rating {budget}" in rating
-    assert "--search-minutes 40.0 --rows 200000,fm=1000 --threads 1" in words("ml-rating", rows="200000,fm=1000")
+    assert "--search-minutes 60.0 --rows 200000,fm=1000 --threads 1" in words("ml-rating", rows="200000,fm=1000")
     assert words("frappe").endswith("--out scratch/frappe --set data.evidence=auto")
     assert words("flights").endswith("--out scratch/flights --set data.evidence=auto --set data.crosses=auto")
     assert "--models fm,mdl --seeds" in words("frappe", models=["fm", "mdl"])
