@@ -107,3 +107,14 @@ def test_committed_verdicts_and_tests_are_those_of_the_committed_figures(
     make(copy)
     texts = [path for path in committed.iterdir() if path.suffix in (".csv", ".md", ".tex")]
     assert [path.name for path in texts if path.read_text() != (copy / path.name).read_text()] == []
+
+
+def test_an_answer_without_claims_is_taken_over(tmp_path: Path) -> None:
+    """The question of the parts has no claims, and may be asked of any table."""
+    folder = done(tmp_path / "done", "frappe", "holds", "undecided")
+    (folder / "parts-claims.csv").write_text("dataset,what,claim,verdict,numbers\n")
+    (folder / "parts.md").write_text("table")
+    ablate.gather("frappe", folder, tmp_path / "here")
+    ablate.write_readme(tmp_path / "here")
+    text = (tmp_path / "here" / "README.md").read_text()
+    assert "| it falls | holds |" in text and "[parts](frappe/parts.md)" in text
