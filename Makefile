@@ -60,9 +60,11 @@ bench-size: $(BENCH)
 	$(BIN)/python benchmarks/size/encode.py --scratch $(SCRATCH)
 	$(BIN)/python benchmarks/size/train.py --scratch $(SCRATCH)
 	$(BIN)/python benchmarks/size/recipes.py --scratch $(SCRATCH)
+	$(BIN)/python benchmarks/size/rivals.py --scratch $(SCRATCH)
 
 bench-accuracy: $(BENCH)
 	$(BIN)/python benchmarks/accuracy/compare.py --scratch $(SCRATCH)
+	$(BIN)/python benchmarks/accuracy/compare.py --scratch $(SCRATCH) --defaults
 	$(BIN)/python benchmarks/accuracy/summary.py
 
 bench-tables: $(BENCH)

@@ -1,7 +1,8 @@
 """Run the paper's ablations: `fielddep ablate` on Frappe, the ML-Tag part and flights, with the tuned settings of MDL.
 
-    python benchmarks/accuracy/ablate.py --scratch DIR                  all tables, everything
+    python benchmarks/accuracy/ablate.py --scratch DIR                  these tables, all questions of the paper
     python benchmarks/accuracy/ablate.py frappe --scratch DIR --what steps
+    python benchmarks/accuracy/ablate.py frappe ml-rating flights diabetes130 ml-tag-part --scratch DIR --what parts
     python benchmarks/accuracy/ablate.py --scratch DIR --gather         only gather what is done
 
 DIR keeps stores and runs, so an interrupted benchmark resumes where it stopped. Settings come from
@@ -99,8 +100,8 @@ def main() -> None:
     parser.add_argument("--gather", action="store_true", help="run nothing, gather what is done")
     given = parser.parse_args()
     for name in given.tables:
-        if name not in TABLES:
-            parser.error(f"expected tables among {', '.join(TABLES)}, given {name}")
+        if name not in compare.BENCHES:
+            parser.error(f"expected tables among {', '.join(compare.BENCHES)}, given {name}")
         if not given.gather:
             settings_folder(name, given.scratch)
             compare.run(command(name, given))

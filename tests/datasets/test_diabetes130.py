@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fielddep.datasets.diabetes130 import FIELDS, NUMBERS, RECIPE
+from fielddep.datasets.diabetes130 import FIELDS, NUMBERS, PATIENT, RECIPE
 from tests.datasets.miniature import Change, refuses, set_line, write_lines
 
 N_ROWS = 60
@@ -29,16 +29,31 @@ def write(folder: Path, change: Change = lambda lines: None) -> Path:
 
 def test_values_and_parts(tmp_path: Path) -> None:
     table = RECIPE.table(write(tmp_path))
-    assert table.columns == [*FIELDS, "readmitted", "split"]
+    assert table.columns == [*FIELDS, "readmitted", PATIENT, "split"]
     assert table["readmitted"].to_list() == [1, 0, 0] * 20
     assert table["race"].null_count() == N_ROWS
     assert set(table["A1Cresult"]) == {"None"}
     assert tuple(name for name in FIELDS if table.schema[name] == pl.Int64) == tuple(
         name for name in FIELDS if name in NUMBERS
     )
-    patient = table.with_columns(patient=pl.int_range(N_ROWS) // 3)
-    assert patient.group_by("patient").agg(pl.col("split").n_unique())["split"].to_list() == [1] * 20
+    assert table.group_by(PATIENT).agg(pl.col("split").n_unique())["split"].to_list() == [1] * 20
     assert table["split"].value_counts().sort("split").rows() == [("test", 6), ("train", 48), ("validation", 6)]
+
+
+def test_evidence_keeps_patients_together(tmp_path: Path) -> None:
+    """The first diagnosis is the patient's own, so no training row is told anything by it."""
+    settings = {"data.evidence": [["diag_1", "gender"]]}
+
+    def own_diagnosis(lines: list[str]) -> None:
+        lines[1:] = [line(row, diag_1=f"d{row // 3}") for row in range(N_ROWS)]
+
+    store = RECIPE.prepare(write(tmp_path, own_diagnosis), tmp_path / "store", settings=settings)
+    assert "patient_nbr" not in store.layout.names
+    [place] = [at for at, fields in enumerate(store.layout.evidence) if fields == (store.layout.names.index("diag_1"),)]
+    width = store.layout.evidence_width
+    train = next(iter(store.part(("train",)).chunks()))
+    assert train.evidence_RE is not None
+    assert not train.evidence_RE[:, place * width : (place + 1) * width].any()
 
 
 @pytest.mark.parametrize(

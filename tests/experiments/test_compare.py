@@ -13,7 +13,7 @@ import pytest
 
 from fielddep.errors import UserError
 from fielddep.experiments import jobs as jobs_module
-from fielddep.experiments.compare import compare, machine_note, settings_note, trials_note
+from fielddep.experiments.compare import compare, machine_note, settings_note, trees_note, trials_note
 from fielddep.experiments.jobs import Job
 from fielddep.experiments.plan import Budget, Plan, find_contenders
 from fielddep.experiments.results import RunResult
@@ -128,6 +128,8 @@ def test_trials_are_those_that_each_search_had(tmp_path: Path) -> None:
     (tmp_path / "given" / "mdl.toml").touch()
     told = trials_note(tmp_path, Plan(contenders=contenders, configs=tmp_path / "given"))
     assert "catboost 1;" in told
+    (tmp_path / "mdl").rename(tmp_path / "mdl-wo-dep")
+    assert "catboost 1, mdl-wo-dep 3" in trials_note(tmp_path, Plan(contenders=contenders))
 
 
 @pytest.mark.parametrize(
@@ -161,3 +163,9 @@ def test_whose_settings_were_given_is_told(files: list[str], budget: Budget | No
     contenders = find_contenders("fm,mdl-wo-dep")
     note = settings_note(Plan(contenders=contenders, configs=folder, budget=budget, rows_by_model=slow))
     assert re.search(said, note)
+
+
+def test_trees_show_whether_their_cap_was_reached() -> None:
+    results = [*of("catboost", n_trees=800), *runs("catboost", [0.4], n_trees=5000), *of("mdl")]
+    assert "catboost 800 to 5,000" in trees_note(results)
+    assert trees_note(of("mdl")) == ""

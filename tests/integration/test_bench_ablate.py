@@ -25,7 +25,7 @@ def test_a_call_states_settings_seeds_and_encoding() -> None:
     assert words.startswith("-m fielddep ablate flights --no-search --what steps --configs scratch/ablation-configs/")
     assert "--threads 1 --jobs 2" in words
     assert "--seeds" not in words
-    assert words.endswith("--out scratch/ablation-flights --set data.crosses=auto")
+    assert words.endswith("--out scratch/ablation-flights --set data.evidence=auto --set data.crosses=auto")
     given.seeds = 2
     assert "--seeds 2" in " ".join(ablate.command("frappe", given))
 
@@ -107,3 +107,14 @@ def test_committed_verdicts_and_tests_are_those_of_the_committed_figures(
     make(copy)
     texts = [path for path in committed.iterdir() if path.suffix in (".csv", ".md", ".tex")]
     assert [path.name for path in texts if path.read_text() != (copy / path.name).read_text()] == []
+
+
+def test_an_answer_without_claims_is_taken_over(tmp_path: Path) -> None:
+    """The question of the parts has no claims, and may be asked of any table."""
+    folder = done(tmp_path / "done", "frappe", "holds", "undecided")
+    (folder / "parts-claims.csv").write_text("dataset,what,claim,verdict,numbers\n")
+    (folder / "parts.md").write_text("table")
+    ablate.gather("frappe", folder, tmp_path / "here")
+    ablate.write_readme(tmp_path / "here")
+    text = (tmp_path / "here" / "README.md").read_text()
+    assert "| it falls | holds |" in text and "[parts](frappe/parts.md)" in text

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from fielddep.config import MODEL_CONFIGS
-from fielddep.experiments.plan import find_contenders
+from fielddep.experiments.plan import find_contenders, read_settings
 
 ACCURACY = Path(__file__).parents[2] / "benchmarks" / "accuracy"
 sys.path.insert(0, str(ACCURACY))
@@ -19,6 +19,7 @@ import compare  # noqa: E402  the benchmarks are scripts beside each other
 import tables  # noqa: E402
 
 GIVEN = {"models": None, "seeds": 5, "trials": None, "minutes": None, "rows": None, "threads": 1, "jobs": 1}
+GIVEN |= {"defaults": False}
 
 
 def words(name: str, **others: object) -> str:
@@ -30,20 +31,37 @@ def test_every_table_has_a_plan_of_known_models() -> None:
     assert tuple(compare.BENCHES) == tables.NAMES
     for bench in compare.BENCHES.values():
         find_contenders(",".join(bench.models))
-    assert {*compare.BENCHES["frappe"].models} == {*MODEL_CONFIGS, "mdl-wo-dep"}
+    assert {*compare.BENCHES["frappe"].models} == {*MODEL_CONFIGS, "mdl-wo-dep", "lightgbm-evidence"}
+    assert all({*compare.SEARCHED} <= {*bench.models} for bench in compare.BENCHES.values())
+    assert {*compare.PAPER} <= {*compare.BENCHES["ml-tag-part"].models}
     assert len(compare.PAPER) == 10
 
 
 def test_a_call_states_budget_sample_and_encoding() -> None:
     rating = words("ml-rating")
     assert rating.startswith("-m fielddep compare ml-rating --models lr,fm,")
-    assert (
-        f"--seeds 5 --configs {compare.HERE}/by-hand/ml-rating --trials 10 --search-minutes 5.0 --threads 1" in rating
-    )
-    assert "--search-minutes 5.0 --rows 200000,fm=1000 --threads 1" in words("ml-rating", rows="200000,fm=1000")
-    assert "--seeds 5 --trials 10 --search-minutes 5.0 --threads 1" in words("frappe")
-    assert words("flights").endswith("--out scratch/flights --set data.crosses=auto")
+    budget = "--trials 20 --search-minutes 60.0 --rows 100000 --threads 1"
+    assert f"--seeds 5 --configs scratch/known-configs/ml-rating {budget}" in rating
+    assert "--search-minutes 60.0 --rows 200000,fm=1000 --threads 1" in words("ml-rating", rows="200000,fm=1000")
+    assert words("frappe").endswith("--out scratch/frappe --set data.evidence=auto")
+    assert words("flights").endswith("--out scratch/flights --set data.evidence=auto --set data.crosses=auto")
     assert "--models fm,mdl --seeds" in words("frappe", models=["fm", "mdl"])
+
+
+def test_defaults_need_no_search() -> None:
+    call = words("frappe", defaults=True)
+    assert f"--models {','.join(compare.SEARCHED)} --seeds 5 --threads 1" in call
+    assert "--out scratch/frappe-defaults --no-search --set data.evidence=auto" in call
+
+
+@pytest.mark.parametrize("name", compare.BENCHES)
+def test_only_models_that_are_not_searched_have_earlier_settings(name: str, tmp_path: Path) -> None:
+    folder = compare.known_settings(name, tmp_path)
+    found = {file.stem for file in folder.iterdir()}
+    assert "fm" in found
+    assert not found & {*compare.SEARCHED}
+    for model in found:
+        read_settings(folder / f"{model}.toml", find_contenders(model)[0])
 
 
 @pytest.fixture

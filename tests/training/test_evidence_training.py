@@ -93,7 +93,8 @@ def test_groups_of_a_split_that_is_given_do_not_inform_each_other(given: bool, t
     frame = FRAME.with_columns(part=pl.Series(["train", "valid", "test"]).gather(parts))
     by_column = {"split__method": "column", "split__column": "part"}
     wanted = config(split__group="user", data__fields=["user", "item"], **({} if given else by_column))
-    store = build_store(frame, wanted, parts=parts if given else None)
+    folder = None if given else tmp_path / "store"
+    store = build_store(frame, wanted, folder, parts=parts if given else None)
     rows, evidence = store.part("train").rows(), store.encoder.evidence
     assert evidence is not None
     said = rows.arrays[EVIDENCE].reshape(len(rows), len(evidence.cells), evidence.width)

@@ -15,6 +15,7 @@ import torch
 from sklearn.metrics import log_loss, mean_squared_error, roc_auc_score
 
 from fielddep.config.settings import Config
+from fielddep.config.trees import CTR_CHOICES
 from fielddep.errors import MissingExtraError
 from fielddep.experiments.plan import find_contender
 from fielddep.observer import Observer
@@ -25,7 +26,7 @@ from fielddep.training.fit import fit
 from fielddep.training.fit import train as train_model
 from fielddep.training.prepare import Prepared, prepare
 from fielddep.training.tree_rows import TreeColumns, TreeTable
-from fielddep.training.trees import check_installed, is_installed
+from fielddep.training.trees import catboost_settings, check_installed, is_installed
 from tests.conftest import small_frame
 from tests.helpers import raises
 from tests.stores import write_store
@@ -80,7 +81,7 @@ def catboost_by_hand(data: Prepared, task: str) -> np.ndarray:
 
     loss = {"binary": "Logloss", "multiclass": "MultiClass", "regression": "RMSE"}[task]
     model = catboost.CatBoost(
-        {"loss_function": loss, "iterations": 12, "depth": 3, "random_seed": 3, "bootstrap_type": "Bayesian"}
+        {"loss_function": loss, "iterations": 12, "depth": 3, "random_seed": 3}
         | {"thread_count": 1, "early_stopping_rounds": 4, "verbose": False, "allow_writing_files": False}
     )
     model.fit(pool("train"), eval_set=pool("validation"), use_best_model=True)
@@ -241,3 +242,29 @@ def test_lightgbm_gets_every_value(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     seen = np.unique(np.concatenate([block.ids_RF[:, 0] for block in data.parts["train"].chunks()]))
     assert len(seen) > 400
     assert bins[0] >= len(seen)
+
+
+def catboost_parameters(data: Prepared, **settings: object) -> dict[str, object]:
+    """What CatBoost says it was trained with."""
+    known = catboost_settings(dataclasses.replace(data, config=data.config.replace(settings)))
+    train, valid = (by_hand(data, part) for part in ("train", "validation"))
+    pools = [catboost.Pool(x[:, 2:], y, weight=w) for x, y, w in (train, valid)]
+    return catboost.CatBoost(known).fit(pools[0], eval_set=pools[1]).get_all_params()
+
+
+@pytest.mark.parametrize(("task", "bootstrap"), [("binary", "MVS"), ("regression", "MVS"), ("multiclass", "Bayesian")])
+def test_catboost_has_its_own_bootstrap(task: str, bootstrap: str, tmp_path: Path) -> None:
+    data = data_for(task, "catboost", tmp_path)
+    assert catboost_parameters(data)["bootstrap_type"] == bootstrap
+    warm = catboost_parameters(data, **{"model.bagging_temperature": 0.5})
+    assert (warm["bootstrap_type"], warm["bagging_temperature"]) == ("Bayesian", 0.5)
+    drawn = catboost_parameters(data, **{"model.bootstrap_type": "MVS", "model.subsample": 0.5})
+    assert (drawn["bootstrap_type"], drawn["subsample"]) == ("MVS", 0.5)
+
+
+@pytest.mark.parametrize("ctr", CTR_CHOICES)
+@pytest.mark.parametrize("task", TASKS)
+def test_catboost_accepts_the_statistics_of_the_search(task: str, ctr: tuple[str, ...], tmp_path: Path) -> None:
+    own = {"model.simple_ctr": ctr, "model.combinations_ctr": ctr, "model.ctr_target_border_count": 2}
+    data = data_for(task, "catboost", tmp_path, **own, **{"model.model_size_reg": 0.0, "model.max_ctr_complexity": 2})
+    assert np.isfinite(train_model(data).validation["loss"])

@@ -1,4 +1,4 @@
-"""`fielddep ablate`: the paper's ablations on one table: variants, sparsity, steps of refinement, depth."""
+"""`fielddep ablate`: the paper's ablations on one table, and what each part of the model adds."""
 
 from __future__ import annotations
 
@@ -26,10 +26,16 @@ if TYPE_CHECKING:
     from fielddep.experiments.ablation.ablate import Answer
 
 WhatOption = Annotated[
-    str, typer.Option("--what", help="variants, sparsity, steps or depth; several with commas, or all.", metavar="WHAT")
+    str,
+    typer.Option(
+        "--what",
+        help="variants, sparsity, steps or depth, several with commas, or all of these; or parts.",
+        metavar="WHAT",
+    ),
 ]
 SeedsOption = Annotated[
-    int | None, typer.Option("--seeds", help="Runs per setting. Default: 5 for variants, otherwise 3.", metavar="N")
+    int | None,
+    typer.Option("--seeds", help="Runs per setting. Default: 5 for variants and parts, otherwise 3.", metavar="N"),
 ]
 
 SHOWN_PARTS = ("validation", "test")
@@ -58,11 +64,13 @@ def ablate(
     """Measure what each part of MDL contributes. The same command resumes.
 
     variants: MDL without dependencies, and with the same ones for all rows. sparsity: lambda. steps: steps of
-    refinement, in training and afterwards. depth: layers of the network. MDL's settings come from mdl.toml in
+    refinement, in training and afterwards. depth: layers of the network. parts: MDL without evidence, combinations,
+    direct networks and so on; TABLE is encoded again with less evidence. MDL's settings come from mdl.toml in
     --configs, or else from a search. DIR gets figures, tables, pictures and a verdict on every claim of the paper.
     """
     from fielddep.experiments.ablation.ablate import ablate as run_ablation
-    from fielddep.experiments.ablation.plan import AblationPlan, ablated_contenders, parse_questions
+    from fielddep.experiments.ablation.parts import part_stores
+    from fielddep.experiments.ablation.plan import PARTS, AblationPlan, ablated_contenders, parse_questions
     from fielddep.experiments.folder import ABLATION
     from fielddep.experiments.plan import Budget, Plan
     from fielddep.experiments.study import import_optuna
@@ -77,6 +85,7 @@ def ablate(
         contenders=ablated_contenders(questions),
         budget=Budget(trials=trials, minutes=minutes) if search else None,
         configs=configs,
+        own_searches=False,
         given=fixed,
         search_rows=rows,
         threads=threads,
@@ -85,7 +94,12 @@ def ablate(
     )
     plan = AblationPlan(questions=questions, runs=runs, seeds=seeds)
     with experiment(source, out, ABLATION, settings=settings, raw=raw, quiet=quiet) as (named, observer):
-        answers = run_ablation(named.dataset, named.store, out, plan, observer=observer)
+        stores = (
+            part_stores(source, out, named.store, settings=settings, raw=raw, observer=observer)
+            if PARTS in questions
+            else {}
+        )
+        answers = run_ablation(named.dataset, named.store, out, plan, stores=stores, observer=observer)
     print_answers(answers, out)
 
 

@@ -95,7 +95,7 @@ def compare(
         import_optuna()  # fails before anything is read if the extra is missing
     log_skipped_models(models)
     contenders = find_contenders(models)
-    search_rows, rows_by_model = parse_rows(rows, {contender.model for contender in contenders})
+    search_rows, rows_by_model = parse_rows(rows, {contender.name for contender in contenders})
     plan = Plan(
         contenders=contenders,
         n_seeds=seeds,

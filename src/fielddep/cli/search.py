@@ -38,7 +38,9 @@ OutOption = Annotated[Path, typer.Option("--out", help="Folder for all results."
 ModelOption = Annotated[
     str,
     typer.Option(
-        "--model", help="Model: any of fit, or lightgbm, catboost, mdl-wo-dep, mdl-global-dep.", metavar="NAME"
+        "--model",
+        help="Model: any of fit, or lightgbm, lightgbm-evidence, catboost, mdl-wo-dep, mdl-global-dep.",
+        metavar="NAME",
     ),
 ]
 TrialsOption = Annotated[int, typer.Option("--trials", help="Maximum number of trials per search.", metavar="N")]

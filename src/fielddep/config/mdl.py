@@ -23,12 +23,21 @@ def setting(
 
 
 @dataclass(frozen=True)
+class Where:
+    """A space counts only if another setting has one of some values; `data.task` is the task of the target."""
+
+    path: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
 class Between:
     """A search draws any number from `low` to `high`; with `log`, uniformly in its logarithm."""
 
     low: float
     high: float
     log: bool = False
+    where: Where | None = None
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,7 @@ class OneOf:
     """A search draws one of these values."""
 
     values: tuple[Any, ...]
+    where: Where | None = None
 
 
 Space = Between | OneOf

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from fielddep.config.mdl import Between, MDLConfig, ModelConfig, OneOf, Space, setting
+from fielddep.config.mdl import Between, MDLConfig, ModelConfig, OneOf, Space, Where, setting
 
 
 @dataclass(frozen=True, kw_only=True)
 class TreeConfig(ModelConfig):
     """Settings of both tree models."""
 
-    max_trees: int = setting(2000, "most trees (per class, if there are more than two)", at_least=1)
-    patience: int = setting(50, "trees without a lower validation loss before training stops", at_least=1)
+    max_trees: int = setting(5000, "most trees (per class, if there are more than two)", at_least=1)
+    patience: int = setting(100, "trees without a lower validation loss before training stops", at_least=1)
     evidence: bool = setting(False, "see what rows with the same values did, if data.evidence counts it")
     categories: bool = setting(True, "see categories next to the evidence")
 
@@ -67,6 +67,15 @@ class LightGBMConfig(TreeConfig):
     )  # fmt: skip
 
 
+CTR_CHOICES = (
+    ("Borders:CtrBorderCount=63:Prior=0/1:Prior=0.5/1:Prior=1/1", "Counter:CtrBorderCount=63:Prior=0/1"),
+    ("Borders:Prior=0.1/1:Prior=0.5/1", "Counter:Prior=0/1"),
+    ("BinarizedTargetMeanValue:Prior=0/1:Prior=0.5/1:Prior=1/1", "Counter:Prior=0/1"),
+)
+"""Statistics that a search of CatBoost tries besides its default, which has the priors 0, .5 and 1 in 15 bins: finer
+bins, fewer priors, and means. On a CPU, CatBoost refuses priors whose denominator is not 1."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CatBoostConfig(TreeConfig):
     """CatBoost, with its own defaults."""
@@ -80,10 +89,36 @@ class CatBoostConfig(TreeConfig):
         None, "ridge on the leaves; default: 3. If it is set, CatBoost does not choose a learning rate", at_least=0
     )
     random_strength: float = setting(1.0, "noise in the scores of splits", at_least=0)
-    bagging_temperature: float = setting(1.0, "spread of the random weights of rows", at_least=0)
+    bootstrap_type: Literal["Bayesian", "Bernoulli", "MVS", "No"] | None = setting(
+        None, "how rows are drawn or weighted for a tree; default: CatBoost's choice, MVS or Bayesian"
+    )
+    bagging_temperature: float | None = setting(
+        None,
+        "spread of the random weights of rows; it needs the Bayesian bootstrap and means it if none is given",
+        at_least=0,
+    )
+    subsample: float | None = setting(
+        None, "share of the rows that a tree sees; not with the Bayesian bootstrap; default: CatBoost's choice", above=0
+    )
     one_hot_max_size: int = setting(2, "a field with at most this many values is split one against all", at_least=1)
     max_ctr_complexity: int | None = setting(
         None, "most fields whose joint values get statistics; default: CatBoost's choice", at_least=1
+    )
+    simple_ctr: tuple[str, ...] | None = setting(
+        None, "statistics of single values and their priors, in CatBoost's words; default: CatBoost's choice"
+    )
+    combinations_ctr: tuple[str, ...] | None = setting(
+        None, "the same for joint values of several fields; default: CatBoost's choice"
+    )
+    ctr_target_border_count: int | None = setting(
+        None,
+        "thresholds of the target that statistics count; ignored with two classes, which have one; default: 1 for "
+        "regression, one less than the classes for several",
+        at_least=1,
+        below=256,
+    )
+    model_size_reg: float | None = setting(
+        None, "how firmly statistics of many values are avoided, which make a model large; default: 0.5", at_least=0
     )
 
     SEARCH: ClassVar[Mapping[str, Space]] = {
@@ -91,14 +126,22 @@ class CatBoostConfig(TreeConfig):
         "model.depth": Between(4, 10),
         "model.l2_leaf_reg": Between(0.5, 30.0, log=True),
         "model.random_strength": Between(0.1, 10.0, log=True),
-        "model.bagging_temperature": Between(0.0, 2.0),
+        "model.bootstrap_type": OneOf((None, "Bayesian", "MVS")),
+        "model.bagging_temperature": Between(0.0, 2.0, where=Where("model.bootstrap_type", ("Bayesian",))),
+        "model.subsample": Between(0.5, 1.0, where=Where("model.bootstrap_type", ("MVS",))),
         "model.one_hot_max_size": OneOf((2, 10, 50)),
         "model.max_ctr_complexity": OneOf((1, 2, 4)),
+        "model.simple_ctr": OneOf((None, *CTR_CHOICES)),
+        "model.combinations_ctr": OneOf((None, *CTR_CHOICES)),
+        "model.ctr_target_border_count": Between(1, 16, log=True, where=Where("data.task", ("regression",))),
+        "model.model_size_reg": OneOf((0.0, 0.5)),
     }
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"model.learning_rate": 0.1, "model.depth": 8, "model.max_ctr_complexity": 4, "model.model_size_reg": 0.0,
+         "model.ctr_target_border_count": 4},
         {"model.learning_rate": 0.1, "model.depth": 8, "model.max_ctr_complexity": 2},
         {"model.learning_rate": 0.2, "model.depth": 6, "model.max_ctr_complexity": 1},
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +156,15 @@ class BlendConfig(MDLConfig):
     min_child_samples: int = setting(40, "fewest rows of a leaf", at_least=1)
     feature_fraction: float = setting(0.5, "share of the inputs that a tree sees", above=0)
     lambda_l2: float = setting(2.0, "ridge on the leaves", at_least=0)
+
+    SEARCH: ClassVar[Mapping[str, Space]] = {
+        **MDLConfig.SEARCH,
+        "model.num_leaves": Between(7, 255, log=True),
+        "model.learning_rate": Between(0.02, 0.2, log=True),
+        "model.min_child_samples": Between(5, 200, log=True),
+        "model.feature_fraction": Between(0.3, 1.0),
+        "model.lambda_l2": Between(0.01, 30.0, log=True),
+    }
 
     @property
     def uses_evidence(self) -> bool:

@@ -1,6 +1,7 @@
 """Diabetes130: is a diabetic patient readmitted to hospital within 30 days? Stays in 130 US hospitals, 1999 to 2008.
 
-Patients come back, so all stays of a patient are in one part. `encounter_id` numbers the rows and is dropped.
+Patients come back, so all stays of a patient are in one part, and evidence of a stay is never that of another stay of
+the same patient (`split.group`). `encounter_id` numbers the rows and is dropped.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def build(files: RawFiles, seed: int) -> pl.DataFrame:
     frame = raw.select(
         *(pl.col(name).cast(pl.Int64) if name in NUMBERS else pl.col(name) for name in FIELDS),
         (pl.col(TARGET) == SOON).cast(pl.Int8),
+        PATIENT,
     )
     return with_split(frame, group_split(raw[PATIENT].to_numpy(), np.random.default_rng(seed)))
 
@@ -78,6 +80,7 @@ RECIPE = TableRecipe(
         "data.kinds": {name: "numerical" if name in NUMBERS else "categorical" for name in FIELDS},
         # As many as the rows allow: the committed figures rest on them.
         "data.n_bins": 64,
+        "split.group": PATIENT,
     },
     build=build,
 )

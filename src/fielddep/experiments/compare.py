@@ -202,6 +202,7 @@ def reading_notes(folder: Path, results: Sequence[RunResult], table: ComparisonT
             "find their own. Their parameters are leaves and splits (CatBoost's statistics of values not counted), "
             "and their rows/s counts every row once a tree, evaluations included."
         )
+    notes.append(trees_note(results))
     return list(filter(None, notes))
 
 
@@ -216,6 +217,16 @@ def trials_note(searches: Path, plan: Plan) -> str:
         n_pruned = int((states == PRUNED).sum())
         found.append(f"{model} {len(states)}" + (f" ({n_pruned} pruned)" if n_pruned else ""))
     return f"Trials: {', '.join(found)}; the first has the defaults." if found else ""
+
+
+def trees_note(results: Sequence[RunResult]) -> str:
+    """Fewest and most trees in the runs of every tree model: whether a cap was reached."""
+    found: dict[str, list[int]] = {}
+    for result in results:
+        if result.n_trees is not None:
+            found.setdefault(result.model, []).append(result.n_trees)
+    listed = ", ".join(f"{model} {min(trees):,} to {max(trees):,}" for model, trees in found.items())
+    return f"Trees trained until early stopping or the cap: {listed}." if listed else ""
 
 
 def machine_note(results: Sequence[RunResult]) -> str:

@@ -23,6 +23,7 @@ from fielddep.experiments.results import RunResult
 from fielddep.experiments.time_left import TimeLeft
 from fielddep.tables.files import write_json
 from fielddep.training.fit import Trained, fit
+from fielddep.training.trees import TrainedTrees
 
 FAILED_SUFFIX = ".failed.json"
 
@@ -144,6 +145,7 @@ class Job:
             peak_mb=peak_mb(),
             predict_seconds=test.seconds,
             predict_rows_per_s=test.n_rows / test.seconds,
+            n_trees=trained.model.n_trained if isinstance(trained.model, TrainedTrees) else None,
         )
 
 

@@ -37,11 +37,13 @@ class Contender:
         name: its name in tables and files.
         model: the model whose settings it has.
         settings: what makes it a variant; they override the settings found for the model.
+        unused: settings of the model that mean nothing to the variant, so that no search looks at them.
     """
 
     name: str
     model: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
 
     def config(self, values: Mapping[str, Any] | None = None) -> Config:
         """The model's defaults, changed by dotted settings and then by those of the variant."""
@@ -50,13 +52,18 @@ class Contender:
 
 
 VARIANTS: Mapping[str, Contender] = {
-    "mdl-wo-dep": Contender(name="mdl-wo-dep", model="mdl", settings={"model.dependencies": "none"}),
+    "mdl-wo-dep": Contender(
+        name="mdl-wo-dep",
+        model="mdl",
+        settings={"model.dependencies": "none"},
+        unused=("model.n_inner_steps", "model.inner_step", "model.inner_lr", "model.sparsity"),
+    ),
     "mdl-global-dep": Contender(name="mdl-global-dep", model="mdl", settings={"model.dependencies": "global"}),
     "lightgbm-evidence": Contender(
         name="lightgbm-evidence", model="lightgbm", settings={"model.evidence": True, "model.categories": False}
     ),
 }
-"""Variants by name. A variant has the tuned settings of its model, so that nothing else differs."""
+"""Variants by name."""
 
 
 def known_contender(name: str) -> Contender | None:
@@ -190,6 +197,8 @@ class Plan:
         n_seeds: runs of each, with seeds 0, 1, ...
         budget: of each search; None: models without a file in `configs` have their defaults.
         configs: folder of known settings, `MODEL.toml`; these models are not searched.
+        own_searches: whether variants are searched like models; if not, they have the settings of their model, so that
+            nothing else differs.
         given: dotted settings of training for every model.
         search_rows: training rows of a search at most.
         rows_by_model: the same for single models that are too slow for so many.
@@ -207,6 +216,7 @@ class Plan:
     n_seeds: int = 5
     budget: Budget | None = field(default_factory=Budget)
     configs: Path | None = None
+    own_searches: bool = True
     given: Mapping[str, Any] = field(default_factory=dict)
     search_rows: int | None = None
     rows_by_model: Mapping[str, int] = field(default_factory=dict)
@@ -242,10 +252,14 @@ class Plan:
         return next((file for file in files if file.is_file()), None)
 
     def searched_models(self) -> list[str]:
-        """The models whose settings are searched."""
+        """The models and variants whose settings are searched."""
         if self.budget is None:
             return []
-        return list({c.model: None for c in self.contenders if self.settings_file(c) is None})
+        return list({self.search_of(c): None for c in self.contenders if self.settings_file(c) is None})
+
+    def search_of(self, contender: Contender) -> str:
+        """The model or variant whose search gives a contender its settings."""
+        return contender.name if self.own_searches else contender.model
 
     @property
     def process_threads(self) -> int:

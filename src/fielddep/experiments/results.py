@@ -22,8 +22,8 @@ DEFAULT_SETTINGS = "default"
 _NAMES = ("dataset", "model", "seed")
 _KEYS = ("dataset", "model", "variant", "seed")
 _NEEDED = (*_NAMES, "metric", "value")
-_ORIGIN = ("threads", "device", "commit", "error")
-_INTEGERS = ("seed", "n_parameters", "threads")
+_ORIGIN = ("n_trees", "threads", "device", "commit", "error")
+_INTEGERS = ("seed", "n_parameters", "n_trees", "threads")
 _FLOATS = ("value", *COSTS)
 _COLUMNS = (*_KEYS, "split", "metric", *_FLOATS, *_ORIGIN)
 _SCHEMA: dict[str, pl.DataType] = {
@@ -42,6 +42,7 @@ class RunResult:
         rows_per_s: rows trained on per second.
         peak_mb: largest resident memory of the run.
         predict_seconds: wall time of predicting the test rows.
+        n_trees: trees trained until early stopping, of a tree model.
         commit: version of the source.
         error: why the run failed; None for a finished one.
     """
@@ -57,6 +58,7 @@ class RunResult:
     peak_mb: float | None = None
     predict_seconds: float | None = None
     predict_rows_per_s: float | None = None
+    n_trees: int | None = None
     threads: int | None = None
     device: str | None = None
     commit: str | None = None

@@ -32,6 +32,7 @@ from fielddep.experiments.plan import (
     Workspace,
     changed_settings,
     find_contender,
+    known_contender,
     read_settings,
     settings_toml,
 )
@@ -99,7 +100,9 @@ def search(
     """
     folder = Path(folder)
     with working_in(folder, SEARCH):
-        space = SearchSpace.of(contender, {**(given or {}), "train.seed": seed})
+        target = store.encoder.schema.target
+        assert target is not None
+        space = SearchSpace.of(contender, {**(given or {}), "train.seed": seed}, task=target.task)
         request = search_request(store, contender, given, seed=seed, n_rows=n_rows)
         data = search_rows(store, space.config, n_rows=n_rows, seed=seed)
         study = open_study(folder, request)
@@ -197,14 +200,14 @@ class Tuning:
         models = plan.searched_models()
         failures = self._search([find_contender(model) for model in models])
         unfinished = [model for model in models if model not in failures and self._is_cut(model)]
-        known = (c for c in plan.contenders if c.model not in unfinished or plan.settings_file(c) is not None)
-        return {c.name: self._settings(c, failures.get(c.model)) for c in known}
+        known = (c for c in plan.contenders if plan.search_of(c) not in unfinished or plan.settings_file(c) is not None)
+        return {c.name: self._settings(c, failures.get(plan.search_of(c))) for c in known}
 
     def known_settings(self, contender: Contender) -> ModelSettings | None:
         """Settings that a contender would have in this experiment; None if they must be searched first."""
         plan = self.work.plan
         is_known = plan.budget is None or plan.settings_file(contender) is not None
-        if not is_known and not self._is_searched(contender.model):
+        if not is_known and not self._is_searched(plan.search_of(contender)):
             return None
         with contextlib.suppress(ConfigError):  # the plan does not have this model, so its file need not be valid
             return self._settings(contender, None)
@@ -216,7 +219,7 @@ class Tuning:
         if given is None and (plan.budget is None or failure is not None):
             name = DEFAULT_SETTINGS if plan.budget is None else TUNED
             return ModelSettings(config=contender.config(plan.given), name=name, failure=failure)
-        path = given or self._search_folder(contender.model) / BEST
+        path = given or self._search_folder(plan.search_of(contender)) / BEST
         values = read_settings(path, contender, sections=("model", "train"))
         return ModelSettings(config=contender.config({**values, **plan.given}), name=TUNED)
 
@@ -247,7 +250,8 @@ class Tuning:
         return is_searched(self._search_folder(model), self._request(model), self.work.plan.budget)
 
     def _request(self, model: str) -> dict[str, Any]:
-        plan, contender = self.work.plan, Contender(name=model, model=model)
+        plan, contender = self.work.plan, known_contender(model)
+        assert contender is not None
         return search_request(self.work.store, contender, plan.given, seed=plan.search_seed, n_rows=self._n_rows(model))
 
     def _n_rows(self, model: str) -> int | None:

@@ -133,7 +133,7 @@ def _pruner(study: optuna.Study) -> optuna.pruners.BasePruner:
     """
     library = import_optuna()
     pruners: Any = library.pruners
-    if study.user_attrs[REQUEST]["model"] in TREES:
+    if study.user_attrs[REQUEST]["settings"]["model"]["name"] in TREES:
         return pruners.NopPruner()  # type: ignore[no-any-return]  # Optuna is imported when used
     complete = study.get_trials(deepcopy=False, states=[library.trial.TrialState.COMPLETE])
     lengths = [len(trial.intermediate_values) for trial in complete]

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from fielddep.config.defaults import fill_defaults
-from fielddep.config.mdl import LEARNING_RATE_SEARCH, Between, Space
+from fielddep.config.mdl import LEARNING_RATE_SEARCH, Between, Space, Where
 from fielddep.config.settings import Config
 from fielddep.config.trees import TreeConfig
 from fielddep.experiments.plan import Budget, Contender, Deadline
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 START = "start"
 """Key of a trial whose settings are a start of the model."""
-OPTIMIZER, RATE = "train.optimizer", "train.lr"
+OPTIMIZER, RATE, TASK = "train.optimizer", "train.lr", "data.task"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class SearchSpace:
 
     Attributes:
         config: settings that the search starts from.
-        spaces: where it looks, by dotted setting.
+        spaces: where it looks, by dotted setting; a setting that a space depends on comes before it.
         has_rate: whether it also looks for `train.lr`, in the range of the optimizer.
         starts: settings that are tried first: the defaults, then those the model declares.
     """
@@ -67,10 +67,11 @@ class SearchSpace:
     starts: tuple[dict[str, Any], ...]
 
     @classmethod
-    def of(cls, contender: Contender, given: Mapping[str, Any]) -> SearchSpace:
-        """What the model declares, except settings that are given or make the contender a variant."""
-        config, fixed = contender.config(given), {*contender.settings, *given}
+    def of(cls, contender: Contender, given: Mapping[str, Any], *, task: str) -> SearchSpace:
+        """What the model declares for a task, except settings that are given or make the contender a variant."""
+        config, fixed = contender.config(given), {*contender.settings, *contender.unused, *given}
         model = config.model
+        fixed |= {path for path, space in model.SEARCH.items() if not _suits(space.where, task)}
         starts = [{path: value for path, value in start.items() if path not in fixed} for start in model.STARTS]
         return cls(
             config=config,
@@ -81,7 +82,10 @@ class SearchSpace:
 
     def suggest(self, trial: optuna.Trial) -> dict[str, Any]:
         """Dotted settings that Optuna chooses."""
-        settings = {path: _suggest(trial, path, space) for path, space in self.spaces.items()}
+        settings: dict[str, Any] = {}
+        for path, space in self.spaces.items():
+            if _counts(space.where, self.config, settings):
+                settings[path] = _suggest(trial, path, space)
         if self.has_rate:
             optimizer = settings.get(OPTIMIZER) or _optimizer(self.config)
             settings[RATE] = _suggest(trial, rate_name(optimizer), LEARNING_RATE_SEARCH[optimizer])
@@ -89,7 +93,7 @@ class SearchSpace:
 
     def point(self, config: Config) -> dict[str, Any]:
         """Decided settings as Optuna's parameters; a value outside its space is skipped."""
-        spaces = {path: (path, space) for path, space in self.spaces.items()}
+        spaces = {path: (path, space) for path, space in self.spaces.items() if _counts(space.where, config)}
         if self.has_rate:
             optimizer = _optimizer(config)
             spaces[RATE] = (rate_name(optimizer), LEARNING_RATE_SEARCH[optimizer])
@@ -101,6 +105,18 @@ class SearchSpace:
         rates = {rate_name(optimizer): space for optimizer, space in LEARNING_RATE_SEARCH.items()}
         for name in point:
             _suggest(trial, name, {**self.spaces, **rates}[name])
+
+
+def _suits(where: Where | None, task: str) -> bool:
+    """Whether a space may count for a task."""
+    return where is None or where.path != TASK or task in where.values
+
+
+def _counts(where: Where | None, config: Config, changed: Mapping[str, Any] | None = None) -> bool:
+    """Whether a space counts with some settings and changes to them."""
+    if where is None or where.path == TASK:  # `_suits` has decided
+        return True
+    return (changed or {}).get(where.path, attrgetter(where.path)(config)) in where.values
 
 
 def _optimizer(config: Config) -> str:

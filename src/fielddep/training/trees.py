@@ -215,7 +215,7 @@ def lightgbm_settings(data: Prepared, config: TreeConfig) -> dict[str, Any]:
     return {**LIGHTGBM_FIXED, **library_settings(config), **common, **classes, "objective": objective, "metric": metric}
 
 
-CATBOOST_FIXED = {"allow_writing_files": False, "verbose": False, "use_best_model": True, "bootstrap_type": "Bayesian"}
+CATBOOST_FIXED = {"allow_writing_files": False, "verbose": False, "use_best_model": True}
 _LOSSES = {"binary": "Logloss", "multiclass": "MultiClass", "regression": "RMSE"}
 
 
@@ -264,7 +264,12 @@ def catboost_settings(data: Prepared) -> dict[str, Any]:
     stopping = {"iterations": config.max_trees, "early_stopping_rounds": config.patience}
     classes = {"classes_count": data.target.n_outputs} if data.target.task == "multiclass" else {}
     loss = {"loss_function": _LOSSES[data.target.task]}
-    return {**CATBOOST_FIXED, **library_settings(config), **common, **stopping, **classes, **loss}
+    own = library_settings(config)
+    if "bagging_temperature" in own:  # with another bootstrap CatBoost ignores it without a word
+        own.setdefault("bootstrap_type", "Bayesian")
+    if data.target.task == "binary":  # CatBoost refuses it
+        own.pop("ctr_target_border_count", None)
+    return {**CATBOOST_FIXED, **own, **common, **stopping, **classes, **loss}
 
 
 class _Watch:

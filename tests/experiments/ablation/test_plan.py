@@ -29,6 +29,7 @@ def base_of(**settings: Any) -> Training:
 
 def test_all_stands_for_everything_in_order() -> None:
     assert parse_questions("all") == QUESTIONS == ("variants", "sparsity", "steps", "depth")
+    assert parse_questions("parts,all") == (*QUESTIONS, "parts")
     assert parse_questions(" depth, variants,depth") == ("variants", "depth")
 
 
@@ -45,7 +46,7 @@ def test_impossible_plans_are_refused(settings: dict[str, int], said: str) -> No
 
 
 def test_seeds_that_are_given_hold_for_everything() -> None:
-    assert {what: plan_of(seeds=None).n_seeds(what) for what in QUESTIONS} == DEFAULT_SEEDS
+    assert {what: plan_of(seeds=None).n_seeds(what) for what in DEFAULT_SEEDS} == DEFAULT_SEEDS
     assert {plan_of(seeds=7).n_seeds(what) for what in QUESTIONS} == {7}
     assert DEFAULT_SEEDS["variants"] == 5
 

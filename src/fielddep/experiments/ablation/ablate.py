@@ -13,7 +13,7 @@ stopped. A run that failed is recorded, loses no other, and is tried again by th
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ import polars as pl
 
 from fielddep.errors import UserError
 from fielddep.experiments.ablation.claims import Claim, claims_of
+from fielddep.experiments.ablation.parts import MEANINGS, parts_sweep, skipped_parts
 from fielddep.experiments.ablation.plan import (
     DEPTH,
     EVALUATED_STEPS,
@@ -29,6 +30,7 @@ from fielddep.experiments.ablation.plan import (
     LAMBDA,
     LAYERS,
     MDL,
+    PARTS,
     SPARSITY,
     STEPS,
     TRAINED_STEPS,
@@ -69,6 +71,7 @@ TITLES = {
     SPARSITY: "Sparsity (lambda)",
     STEPS: "Steps of refinement (T)",
     DEPTH: "Depth of the network",
+    PARTS: "What each part adds",
 }
 VERDICT_NOTE = (
     "Verdicts: a curve is judged seed by seed, and what is not the same in every seed is undecided; settings that are "
@@ -95,9 +98,17 @@ class Answer:
 
 
 def ablate(
-    dataset: str, store: Store, folder: str | Path, plan: AblationPlan, *, observer: Observer | None = None
+    dataset: str,
+    store: Store,
+    folder: str | Path,
+    plan: AblationPlan,
+    *,
+    stores: Mapping[str, Store] | None = None,
+    observer: Observer | None = None,
 ) -> tuple[Answer, ...]:
     """Search, train and measure whatever is missing, and write tables, pictures and verdicts.
+
+    `stores` has the same rows with less evidence (`part_stores`), for the question of the parts.
 
     Raises:
         UserError: the folder holds something else or is in use, the store has no test rows, or settings cannot be
@@ -108,19 +119,19 @@ def ablate(
     work = Workspace(dataset=dataset, store=store, folder=folder, plan=plan.runs, observer=observer or Observer())
     with working_in(folder, ABLATION):
         mark_folder(folder, dataset, store.sha256, ABLATION)
-        answers = _answers(work, plan)
+        answers = _answers(work, plan, stores or {})
         for answer in answers:
             write_answer(folder, answer, plan, store)
     return answers
 
 
-def _answers(work: Workspace, plan: AblationPlan) -> tuple[Answer, ...]:
+def _answers(work: Workspace, plan: AblationPlan, stores: Mapping[str, Store]) -> tuple[Answer, ...]:
     """Run everything, and sort it by question."""
     chosen = Tuning(work=work).run()
     mdl = chosen[MDL]
     if mdl.failure is not None:
         raise UserError(f"the search for settings of MDL failed: {mdl.failure}. Its log is in {work.folder / LOGS}")
-    trainings = Trainings(work=work, plan=plan, base=tuned(mdl.config), settings=mdl.name)
+    trainings = Trainings(work=work, plan=plan, base=tuned(mdl.config), settings=mdl.name, stores=stores)
     sweeps: dict[str, tuple[Sweep, ...]] = {}
     zetas: tuple[SweepResult, ...] = ()
     for question in plan.questions:
@@ -128,6 +139,8 @@ def _answers(work: Workspace, plan: AblationPlan) -> tuple[Answer, ...]:
             zeta, global_dep = trainings.choose_zeta(chosen[GLOBAL])
             zetas = (zeta,)
             sweeps[question] = (variant_sweep(trainings.base, chosen[WITHOUT].config, global_dep),)
+        elif question == PARTS:
+            sweeps[question] = (parts_sweep(trainings.base, chosen[WITHOUT].config, work.store.layout, stores),)
         else:
             sweeps[question] = curve_sweeps(question, trainings.base, plan)
     runs = trainings.run([sweep for found in sweeps.values() for sweep in found])
@@ -153,11 +166,17 @@ def write_answer(folder: Path, answer: Answer, plan: AblationPlan, store: Store)
     parts = [
         f"# {TITLES[answer.question]}: {answer.sweeps[0].dataset}\n",
         *(f"![{name}]({name})\n" for name in pictures),
-        "\n".join(["Claims of the paper on these rows:\n", *(claim.to_markdown() for claim in answer.claims)]) + "\n",
+        *_listed_claims(answer),
         *(grid.to_markdown() for grid in answer.grids),
         "\n\n".join(reading_notes(answer, plan, store)) + "\n",
     ]
     write_text(folder / f"{answer.question}.md", "\n".join(parts))
+
+
+def _listed_claims(answer: Answer) -> list[str]:
+    if not answer.claims:
+        return []
+    return ["\n".join(["Claims of the paper on these rows:\n", *(one.to_markdown() for one in answer.claims)]) + "\n"]
 
 
 def claims_csv(answer: Answer) -> str:
@@ -186,12 +205,25 @@ def reading_notes(answer: Answer, plan: AblationPlan, store: Store) -> list[str]
         )
     if answer.question == DEPTH:
         notes.append(_depth_note(answer.sweeps[0].sweep))
+    if answer.question == PARTS:
+        notes.append(_parts_note(answer.sweeps[0].sweep))
     if n_train_rows > plan.train_rows:
         notes.append(
             f"Figures of training rows are those of a random sample of {plan.train_rows:,} of {n_train_rows:,} rows."
         )
     commits = {run.commit for result in answer.sweeps for run in result.runs.values() if run.commit}
-    return [*notes, VERDICT_NOTE, f"Source: {', '.join(sorted(commits))}."]
+    verdicts = [VERDICT_NOTE] if answer.claims else []
+    return [*notes, *verdicts, f"Source: {', '.join(sorted(commits))}."]
+
+
+def _parts_note(sweep: Sweep) -> str:
+    skipped = skipped_parts(sweep)
+    meant = "; ".join(f"{value}: {meaning}" for value, meaning in MEANINGS.items() if value not in skipped)
+    absent = f" Not asked of these rows: {', '.join(skipped)}." if skipped else ""
+    return (
+        f"Change: the loss of a variant over that of the full model with the same seed, in per cent, mean and standard "
+        f"deviation over seeds; above zero, the part helps. {meant}.{absent}"
+    )
 
 
 def _depth_note(sweep: Sweep) -> str:

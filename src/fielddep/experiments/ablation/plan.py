@@ -16,13 +16,14 @@ from fielddep.errors import UserError
 from fielddep.experiments.plan import ALL, Contender, Plan, find_contender
 from fielddep.wording import did_you_mean
 
-VARIANTS, SPARSITY, STEPS, DEPTH = "variants", "sparsity", "steps", "depth"
-DEFAULT_SEEDS = {VARIANTS: 5, SPARSITY: 3, STEPS: 3, DEPTH: 3}
-"""Seeds by question if none are given: tests between variants need more than curves do."""
-QUESTIONS = tuple(DEFAULT_SEEDS)
+VARIANTS, SPARSITY, STEPS, DEPTH, PARTS = "variants", "sparsity", "steps", "depth", "parts"
+DEFAULT_SEEDS = {VARIANTS: 5, SPARSITY: 3, STEPS: 3, DEPTH: 3, PARTS: 5}
+"""Seeds by question if none are given: differences between variants need more than curves do."""
+QUESTIONS = (VARIANTS, SPARSITY, STEPS, DEPTH)
+"""The paper's questions; the parts of the model are another one."""
 WITHOUT, GLOBAL, MDL = "mdl-wo-dep", "mdl-global-dep", "mdl"
 """The paper's two variants, and the model itself."""
-VARIANT, ZETA, LAMBDA = "variant", "zeta", "sparsity"
+VARIANT, ZETA, LAMBDA, PART = "variant", "zeta", "sparsity", "part"
 EVALUATED_STEPS, TRAINED_STEPS, LAYERS = "evaluated_steps", "trained_steps", "layers"
 DEFAULT_WIDTH = 100
 """Width of hidden layers if the tuned network has none."""
@@ -40,7 +41,7 @@ class AblationPlan:
     """The questions of an ablation, and how they are answered.
 
     Attributes:
-        questions: some of `QUESTIONS`.
+        questions: some of `QUESTIONS`, or `PARTS`.
         runs: how settings are found and trainings are run; its number of seeds is ignored.
         seeds: runs of every setting; None for `DEFAULT_SEEDS`.
         zetas: weights of the dependency loss for *global dep*; validation rows choose one.
@@ -78,7 +79,7 @@ class AblationPlan:
 
 
 def parse_questions(text: str) -> tuple[str, ...]:
-    """The questions in a list such as "variants,steps"; "all" stands for every question.
+    """The questions in a list such as "variants,steps"; "all" stands for every question of the paper.
 
     Raises:
         UserError: a question is unknown, or the list is empty.
@@ -89,26 +90,32 @@ def parse_questions(text: str) -> tuple[str, ...]:
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     for word in words:
-        if word not in (*QUESTIONS, ALL):
-            advice = did_you_mean(word, [*QUESTIONS, ALL], what="questions")
+        if word not in (*DEFAULT_SEEDS, ALL):
+            advice = did_you_mean(word, [*DEFAULT_SEEDS, ALL], what="questions")
             raise UserError(f"an ablation has no question {word!r}; {advice}")
     if not words:
-        raise UserError(f"expected {', '.join(QUESTIONS)} or {ALL}, given {text!r}")
-    return tuple(question for question in QUESTIONS if question in words or ALL in words)
+        raise UserError(f"expected {', '.join(DEFAULT_SEEDS)} or {ALL}, given {text!r}")
+    wanted = {*words, *(QUESTIONS if ALL in words else ())}
+    return tuple(question for question in DEFAULT_SEEDS if question in wanted)
 
 
 def ablated_contenders(questions: Sequence[str]) -> tuple[Contender, ...]:
     """The models whose settings are needed."""
-    names = (WITHOUT, GLOBAL, MDL) if VARIANTS in questions else (MDL,)
+    names = [MDL]
+    if VARIANTS in questions:
+        names = [WITHOUT, GLOBAL, MDL]
+    elif PARTS in questions:
+        names = [WITHOUT, MDL]
     return tuple(map(find_contender, names))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """Settings to train with, and their name in files."""
+    """Settings to train with, their name in files, and the name of the rows if they are not those of all others."""
 
     name: str
     config: Config
+    rows: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,11 +126,18 @@ class Point:
         value: the value.
         training: the training with this value.
         n_steps: refinement steps of the evaluation; None: as many as in training.
+        form: another way to evaluate the training; empty: as it is.
     """
 
     value: Value
     training: Training
     n_steps: int | None = None
+    form: str = ""
+
+    def figure(self, metric: str) -> str:
+        """Name of a metric among the figures of a run."""
+        form = self.form if self.n_steps is None else str(self.n_steps)
+        return f"{metric}@{form}" if form else metric
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from fielddep.config.metrics import METRICS, loss_name, metric_title
+from fielddep.experiments.ablation.parts import changes
 from fielddep.experiments.ablation.plan import (
     EVALUATED_STEPS,
     GLOBAL,
     LAMBDA,
     LAYERS,
     MDL,
+    PART,
     TRAINED_STEPS,
     VARIANT,
     WITHOUT,
@@ -28,7 +30,7 @@ from fielddep.experiments.ablation.plan import (
     format_value,
 )
 from fielddep.experiments.ablation.trainings import DEPENDENCY_LOSS, MU_STD, PARTS, SweepResult
-from fielddep.experiments.rendering import Cell, Grid, comparison_grid, dunnett_grid, metric_cells
+from fielddep.experiments.rendering import ABSENT, Cell, Grid, comparison_grid, dunnett_grid, metric_cells
 from fielddep.experiments.significance import Summary
 from fielddep.experiments.tables import ComparisonTable
 from fielddep.explain.plots import LIGHT, Canvas, tidy
@@ -40,6 +42,7 @@ SETTING_LABELS = {
     EVALUATED_STEPS: "T at evaluation",
     TRAINED_STEPS: "T of training",
     LAYERS: "layers",
+    PART: "variant",
 }
 SUBJECTS = {
     VARIANT: "variants of MDL",
@@ -48,6 +51,7 @@ SUBJECTS = {
     EVALUATED_STEPS: "one training, evaluated with other numbers of refinement steps",
     TRAINED_STEPS: "trained with other numbers of refinement steps",
     LAYERS: "trained with other numbers of layers",
+    PART: "MDL without single parts",
 }
 BLUE, ORANGE, GREEN = LIGHT.series[:3]
 LOG_RATIO = 30
@@ -76,6 +80,8 @@ def figure_label(metric: str) -> str:
 
 def grids_of(result: SweepResult, parts: Sequence[str] = PARTS) -> tuple[Grid, ...]:
     """Tables of one setting; the variants have those of a comparison, with its tests."""
+    if result.sweep.setting == PART:
+        return (_parts_grid(result),)
     if result.sweep.setting != VARIANT:
         return (_sweep_grid(result, parts),)
     runs = [
@@ -101,6 +107,32 @@ def _sweep_grid(result: SweepResult, parts: Sequence[str]) -> Grid:
         rows=tuple((Cell(text=_name(result, point)), *found) for point, *found in rows),
         notes=result.failures,
     )
+
+
+def _parts_grid(result: SweepResult) -> Grid:
+    """The loss of every variant on held-out rows, and its change against the full model."""
+    columns: list[list[Cell]] = []
+    header: list[str] = []
+    for part in PARTS[1:]:
+        for metric in result.metrics[:1]:
+            columns.append(metric_cells(_summaries(result, part, metric), metric))
+            columns.append([_change_cell(change) for change in changes(result, part, metric).values()])
+            header += [f"{part} {figure_label(metric)}", "change"]
+    over = _seeds(result) if result.n_seeds == 1 else f"mean ± standard deviation over {_seeds(result)}"
+    return Grid(
+        caption=f"{result.dataset}, {SUBJECTS[PART]}: {over}; change in per cent; best in bold.",
+        header=(SETTING_LABELS[PART], *header),
+        rows=tuple(
+            (Cell(text=str(point.value)), *found) for point, *found in zip(result.sweep.points, *columns, strict=True)
+        ),
+        notes=result.failures,
+    )
+
+
+def _change_cell(change: Summary | None) -> Cell:
+    if change is None:
+        return Cell(text=ABSENT)
+    return Cell(text=f"{change.mean:+.2f} %" + (f" ± {change.sd:.2f}" if change.n > 1 else ""))
 
 
 def _summaries(result: SweepResult, part: str, metric: str) -> dict[Value, Summary | None]:

@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -42,9 +42,11 @@ from fielddep.experiments.results import RunResult
 from fielddep.nn.mdl import MDL
 from fielddep.nn.model import BATCH_ROWS
 from fielddep.store.shards import StorePart
+from fielddep.store.store import Store
 from fielddep.tables.files import write_text
 from fielddep.training.fit import Trained
 from fielddep.training.metrics import measure
+from fielddep.training.mixing import find_mix
 
 PARTS = ("train", "validation", "test")
 DEPENDENCY_LOSS, MU_STD = "dependency_loss", "mu_std"
@@ -61,6 +63,8 @@ COLUMNS: dict[str, pl.DataType] = {
     **dict.fromkeys(("split", "metric"), pl.String()),
     "value": pl.Float64(),
 }
+ALONE = "alone"
+"""Form of an evaluation: the direct networks alone."""
 SAMPLE_SEED = 0
 """All runs are measured on the same training rows."""
 ZETA_SEEDS = 1
@@ -77,10 +81,12 @@ class AblationJob(Job):
     Attributes:
         inner_steps: numbers of refinement steps to evaluate the trained model with, besides its own.
         train_rows: training rows to measure on at most.
+        alone: whether the direct networks are also measured alone, if there are some.
     """
 
     inner_steps: Sequence[int] = ()
     train_rows: int = TRAIN_ROWS
+    alone: bool = False
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -92,7 +98,13 @@ class AblationJob(Job):
         assert isinstance(trained.model, MDL)
         result = super().result_of(trained)  # first, so that its memory is that of training and predicting
         rows = measured_rows(trained.prepared.parts, self.train_rows)
-        metrics = {part: self._figures(trained.model, trained.prepared.target, rows[part]) for part in rows}
+        model, target = trained.model, trained.prepared.target
+        metrics = {part: self._figures(model, target, rows[part]) for part in rows}
+        if self.alone and model.mix_P is not None:
+            with direct_alone(model, target, rows["validation"]):
+                for part, own in metrics.items():
+                    alone = without_loss(measure(model.outputs, target, rows[part].chunks()).metrics)
+                    own |= {f"{name}@{ALONE}": value for name, value in alone.items()}
         return dataclasses.replace(result, metrics=metrics)
 
     def _figures(self, model: MDL, target: Target, rows: StorePart) -> dict[str, float]:
@@ -141,6 +153,19 @@ def inner_steps(model: MDL, n_steps: int | None) -> Iterator[None]:
         model.refinement.n_inner_steps = before
 
 
+@contextmanager
+def direct_alone(model: MDL, target: Target, validation: StorePart) -> Iterator[None]:
+    """Let the model predict with its direct networks alone, with weights from validation rows."""
+    assert model.mix_P is not None
+    before = model.mix_P.clone()
+    find_mix(model, target, validation, direct_only=True)
+    model.mix_P[-1] = 0.0
+    try:
+        yield
+    finally:
+        model.mix_P.copy_(before)
+
+
 @torch.no_grad()
 def dependency_figures(model: MDL, rows: StorePart) -> dict[str, float]:
     """Weighted means over rows of the dependency loss and of the spread of mu/lambda over fields."""
@@ -180,7 +205,7 @@ class SweepResult:
     def values(self, value: Value, part: str, metric: str) -> dict[int, float]:
         """A metric of one value of the setting, by seed, from the finished runs that have it."""
         point = next(point for point in self.sweep.points if point.value == value)
-        name = at_steps(metric, point.n_steps)
+        name = point.figure(metric)
         named = {run.seed: run.metrics.get(part, {}).get(name) for run in self.runs_of(point) if run.error is None}
         return {seed: figure for seed, figure in named.items() if figure is not None}
 
@@ -229,18 +254,22 @@ class SweepResult:
 def _figures(run: RunResult, part: str, point: Point) -> dict[str, float]:
     """Figures of a run that belong to a point, by the plain names of their metrics."""
     found = run.metrics.get(part, {})
-    named = {name: found.get(at_steps(name, point.n_steps)) for name in found if "@" not in name}
+    named = {name: found.get(point.figure(name)) for name in found if "@" not in name}
     return {name: figure for name, figure in named.items() if figure is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trainings:
-    """How the trainings of an ablation are run, from MDL with its tuned settings and their name."""
+    """How the trainings of an ablation are run, from MDL with its tuned settings and their name.
+
+    `stores` has the rows of trainings that do not have those of all others, by name.
+    """
 
     work: Workspace
     plan: AblationPlan
     base: Training
     settings: str
+    stores: Mapping[str, Store] = field(default_factory=dict)
 
     def run(self, sweeps: Iterable[Sweep], *, n_seeds: int | None = None, what: str = "runs") -> Runs:
         """Results by training and seed, after the missing runs; the default number of seeds is that of the plan."""
@@ -263,14 +292,16 @@ class Trainings:
     def _job(self, training: Training, seed: int) -> AblationJob:
         """One run. What is measured follows from the settings alone, so that any question can use its result."""
         is_evaluated = training.config == steps_training(self.base, self.plan).config
+        rows = self.stores[training.rows] if training.rows else self.work.store
         return AblationJob.of(
-            self.work,
+            dataclasses.replace(self.work, store=rows),
             training.name,
             seed,
             ModelSettings(config=training.config, name=self.settings),
             commit=self._commit,
             inner_steps=self.plan.evaluated_steps if is_evaluated else (),
             train_rows=self.plan.train_rows,
+            alone=training == self.base,
         )
 
     @cached_property
