@@ -60,7 +60,7 @@ bench-size: $(BENCH)
 	$(BIN)/python benchmarks/size/encode.py --scratch $(SCRATCH)
 	$(BIN)/python benchmarks/size/train.py --scratch $(SCRATCH)
 	$(BIN)/python benchmarks/size/recipes.py --scratch $(SCRATCH)
-	$(BIN)/python benchmarks/size/rivals.py --scratch $(SCRATCH)
+	$(BIN)/python benchmarks/size/next_to_rivals.py --scratch $(SCRATCH)
 
 bench-accuracy: $(BENCH)
 	$(BIN)/python benchmarks/accuracy/compare.py --scratch $(SCRATCH)

@@ -1,4 +1,4 @@
-"""Fit one model on a table of `rivals.py`, save it and measure it on the test rows; called in its own process.
+"""Fit one model on a table of `next_to_rivals.py`, save it and measure it on the test rows; called in its own process.
 
     python benchmarks/size/rival_fit.py lightgbm clicks.parquet --target click --out model --threads 2
 

@@ -1,4 +1,4 @@
-"""The two tables of `rivals.py`, as Parquet files with the part of every row in the column `part`.
+"""The two tables of `next_to_rivals.py`, as Parquet files with the part of every row in the column `part`.
 
     python benchmarks/size/rival_tables.py clicks clicks.parquet --rows 4000000
     python benchmarks/size/rival_tables.py classes classes.parquet --rows 34000

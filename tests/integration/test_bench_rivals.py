@@ -38,11 +38,11 @@ def made() -> ModuleType:
 @pytest.fixture(scope="module")
 def rivals() -> ModuleType:
     module("measured")
-    return module("rivals")
+    return module("next_to_rivals")
 
 
 def run(out: Path, scratch: Path, *words: str) -> list[dict[str, str]]:
-    command = [sys.executable, str(SIZE / "rivals.py"), "--scratch", str(scratch), "--out", str(out), *words]
+    command = [sys.executable, str(SIZE / "next_to_rivals.py"), "--scratch", str(scratch), "--out", str(out), *words]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     with out.open(newline="") as file:
         return list(csv.DictReader(file))

@@ -164,7 +164,7 @@ def test_a_killed_encoding_ends_like_one_that_was_not(
     build_store(sources, CONFIG, folder, resume=True)
     assert content(folder) == straight
     # Manifest, schema, vocabulary, evidence; ids, measures, evidence, target, weight and parts of three shards.
-    assert len(straight) == 4 + 3 * 6
+    assert len(straight) == 4 + 3 * 7
 
 
 def stop_at(stage: str, count: int) -> StageWatch:
