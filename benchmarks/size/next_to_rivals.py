@@ -1,7 +1,7 @@
 """fielddep, LightGBM and CatBoost with their defaults where trees with categories suffer: many rows, many classes.
 
     python benchmarks/size/next_to_rivals.py --scratch FOLDER
-    python benchmarks/size/next_to_rivals.py --scratch FOLDER --tables clicks --rows 40000 --minutes 5 --out elsewhere.csv
+    python benchmarks/size/next_to_rivals.py --scratch FOLDER --tables clicks --rows 40000 --minutes 5
 
 Tables (`rival_tables.py`): a click log of 4 million rows x 22 fields, and 34,000 rows of 75 classes. Every model is
 fitted in its own process (`rival_fit.py`), with the same threads and the same time limit. `rivals.csv` gets a row for
