@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from fielddep.errors import ConfigError
+from fielddep.nn.layers import Dropout
 
 EXPANSION = 4
 """Hidden units of `FeedForward`, as a multiple of the size of a token."""
@@ -40,7 +41,7 @@ class Attention(nn.Module):
         self.d_head = d_head or d_token // n_heads
         self.inputs = nn.Linear(d_token, 3 * n_heads * self.d_head, bias=False)
         self.output = nn.Linear(n_heads * self.d_head, d_token)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x_BSD: torch.Tensor) -> torch.Tensor:
         """Every token attends to all tokens of its row."""
@@ -70,7 +71,7 @@ class FeedForward(nn.Module):
     def __init__(self, d_token: int, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.hidden = nn.Linear(d_token, 2 * EXPANSION * d_token)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output = nn.Linear(EXPANSION * d_token, d_token)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Layers that several models share: BatchNorm with correct early statistics, Ghost BatchNorm, and the MLP.
+"""Layers that several models share: BatchNorm with correct early statistics, Ghost BatchNorm, dropout and the MLP.
 
 Shape legend: B rows, D inputs.
 """
@@ -67,6 +67,33 @@ class GhostBatchNorm(BatchNorm):
         return torch.cat([normalise(part) for part in x_BD.tensor_split(n_parts)])
 
 
+class Dropout(nn.Module):
+    """Dropout with a rate in steps of 1/256, which lets eight entries share a random number.
+
+    On a CPU, PyTorch's own draws one for each and takes three times as long, often longer than the layer before it.
+
+    Example:
+        >>> layer = Dropout(0.25)
+        >>> sorted(set(layer(torch.ones(1000)).tolist()))
+        [0.0, 1.3333333730697632]
+        >>> layer.eval()(torch.ones(2)).tolist()
+        [1.0, 1.0]
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.n_dropped = min(round(256 * rate), 255)
+        """Of the 256 values of a random byte, those that set an entry to zero."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Set random entries to zero when training, and scale up the others."""
+        if not self.training or not self.n_dropped:
+            return x
+        draws = torch.empty(x.numel() // 8 + 1, dtype=torch.int64, device=x.device).random_(-(2**63), None)
+        kept = draws.view(torch.uint8)[: x.numel()].view(x.shape) >= self.n_dropped
+        return x * kept.to(x.dtype).mul_(256 / (256 - self.n_dropped))
+
+
 NormPlaces = Literal["all", "hidden", "none"]
 
 
@@ -102,6 +129,6 @@ def build_hidden(
             layer.insert(int(norm_last), BatchNorm(width if norm_last else d_in))
         layers += [*layer, nn.ReLU()]
         if dropout > 0:
-            layers.append(nn.Dropout(dropout))
+            layers.append(Dropout(dropout))
         d_in = width
     return nn.Sequential(*layers)

@@ -18,7 +18,7 @@ from fielddep.nn import kernels
 from fielddep.nn.embedding import BatchRows, EmbeddingTable
 from fielddep.nn.interactions import BilinearInteractions
 from fielddep.nn.kernels.network_input import Lookup, look_up, network_input, sum_of_fields
-from fielddep.nn.layers import build_mlp
+from fielddep.nn.layers import Dropout, build_mlp
 from fielddep.nn.model import FieldModel, require_size
 from fielddep.nn.refinement import Dependencies, Refinement
 
@@ -52,7 +52,7 @@ class MDL(FieldModel):
         # The sum of all products grows with the number of columns and the square of the embeddings.
         narrow = math.sqrt(min(1.0, MANY_COLUMNS / n_columns))
         self.embedding.init_weights(config.embedding_init, config.embedding_init_scale * narrow)
-        self.embedding_dropout = nn.Dropout(config.embedding_dropout)
+        self.embedding_dropout = Dropout(config.embedding_dropout)
         self.first_order = EmbeddingTable(layout, n_outputs) if config.first_order else None
         self.interactions = BilinearInteractions(n_columns, d_embed, init=config.interaction_init)
         refines = config.dependencies == "refined"

@@ -15,6 +15,7 @@ from fielddep.config.factorization import INNConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.errors import SchemaError
 from fielddep.nn.embedding import EmbeddingTable
+from fielddep.nn.layers import Dropout
 from fielddep.nn.model import FieldModel, require_size
 
 
@@ -48,7 +49,7 @@ class INN(FieldModel):
         self.register_buffer("right_P", torch.from_numpy(right), persistent=False)
         self.hidden = nn.Linear(len(left) * d_embed, config.n_hidden)
         self.output = nn.Linear(config.n_hidden, n_outputs)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
