@@ -282,6 +282,26 @@ def test_numbers_that_the_model_sees_are_counted_with_other_fields_only() -> Non
     assert (0, 1) not in chosen and (0,) not in chosen
 
 
+def test_what_parts_say_does_not_count_for_a_combination() -> None:
+    """The target follows a number and a pair, so neither the number with a constant nor the pair with one is good."""
+    rng = np.random.default_rng(5)
+    number, left, right = (rng.integers(8, size=8_000).astype(np.int32) for _ in range(3))
+    constant = (rng.random(8_000) < 0.01).astype(np.int32)
+    score = number / 2 + 4 * ((left + right) % 2) + rng.normal(size=8_000)
+    rows = some_rows(
+        8_000,
+        columns=[number, left, right, constant],
+        n_ids=(8, 8, 8, 2),
+        measured=(0,),
+        target_R=(score > np.median(score)).astype(np.float32),
+        parts_R=np.zeros(8_000, dtype=np.uint8),
+    )
+    chosen = choose_combinations(rows, 3)
+    assert chosen[3] == (1, 2)
+    assert chosen.index((1, 2)) < min(chosen.index(c) if c in chosen else 99 for c in [(0, 3), (1, 2, 3)])
+    assert (1, 2, 3) not in choose_combinations(rows, 100)
+
+
 def test_as_many_combinations_are_chosen_as_wanted() -> None:
     rows = some_rows(4_000)
     assert choose_combinations(rows, 0) == [(0,), (1,), (2,)]

@@ -1,9 +1,10 @@
-"""Choose combinations: which pairs and triples of fields say something that single fields do not.
+"""Choose combinations: which pairs and triples of fields say something that their parts do not.
 
-Pairs and triples are ranked on a sample of training rows by what their statements explain of the target beyond the
-statements of all single fields.
+On a sample of training rows, pairs are ranked by what their statements explain of the target beyond the statements of
+all single fields, and triples by what they explain beyond single fields and the best pairs. Single fields include those
+whose numbers the model sees: a pair of such a field and a nearly constant one would otherwise look best of all.
 
-Shape legend: S sampled rows, C outputs, E statements, J combinations of a block, B basis of what single fields say.
+Shape legend: S sampled rows, C outputs, E statements, J combinations of a block, B basis of what is already said.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ MIN_ROWS = 200
 """With fewer training rows, evidence is used only if asked for: cells of a few rows say more by chance than by rule."""
 MANY_PAIRS = 60
 """Of more pairs, only those stay that explain more than noise would."""
+MAX_KNOWN_PAIRS = 40
+"""Best pairs beyond which triples must say something."""
 N_EXTENDED = 20
 """Best pairs that are extended to triples, if there are too many fields to try all triples."""
 FEW_FIELDS = 10
@@ -43,11 +46,11 @@ MAX_BLOCK = 1 << 21
 """Numbers of the statements that are judged in one matrix product."""
 
 Gain = tuple[Combination, float]
-"""A combination and what it explains beyond single fields."""
+"""A combination and what it explains beyond its parts."""
 
 
 def choose_combinations(rows: CountedRows, max_combinations: int, *, seed: int = 0) -> list[Combination]:
-    """Single fields, then the pairs and triples that say most beyond them, in order of falling gain.
+    """Single fields, then the pairs and triples that say most beyond their parts, in order of falling gain.
 
     A field whose number the model sees is left out alone, and a combination needs another field: what bins say of a
     number, the model can say better.
@@ -66,8 +69,9 @@ def choose_combinations(rows: CountedRows, max_combinations: int, *, seed: int =
         train = np.sort(np.random.default_rng(seed).choice(train, n_sample, replace=False))
     # Cells of a sample have fewer rows.
     sample = replace(rows.take(train), min_rows=rows.min_rows * len(train) / len(rows.rows_T))
-    ranking = _Ranking(sample, single)
+    ranking = _Ranking(sample, [(f,) for f in range(len(rows.columns))])
     pairs = _worthwhile(ranking.ranked(_mixed(itertools.combinations(plain, 2), rows.measured)), MANY_PAIRS)
+    ranking = ranking.beyond([fields for fields, _ in pairs[:MAX_KNOWN_PAIRS]])
     extended = {tuple(sorted({*pair, f})) for pair, _ in pairs[:N_EXTENDED] for f in plain if f not in pair}
     triples = itertools.combinations(plain, 3) if len(plain) <= FEW_FIELDS else sorted(extended)
     good = _worthwhile(ranking.ranked(_mixed(triples, rows.measured)), 0)[: min(MAX_TRIPLES, at_most // 2)]
@@ -91,17 +95,22 @@ def _worthwhile(gains: Sequence[Gain], n_few: int) -> list[Gain]:
 
 
 class _Ranking:
-    """What combinations explain beyond all single fields, on a sample of training rows."""
+    """What combinations explain beyond those that are known, on a sample of training rows."""
 
-    def __init__(self, rows: CountedRows, single: Sequence[Combination]) -> None:
+    def __init__(self, rows: CountedRows, known: Sequence[Combination]) -> None:
         self.rows = rows
+        self.known = known
         self.used = self._used_outputs()
         self._n_said = len(self.used) + 1
         outputs_SC = self._outputs()
-        said_ES = np.concatenate([self._said(block).copy() for block in self._blocks(single)])
+        said_ES = np.concatenate([self._said(block).copy() for block in self._blocks(known)])
         basis_BS = _basis(np.concatenate([np.ones((1, len(rows))), said_ES]))
         self._rest_SC = outputs_SC - basis_BS.T @ (basis_BS @ outputs_SC)
         self._judges = np.concatenate([self._rest_SC.T, basis_BS])
+
+    def beyond(self, combinations: Sequence[Combination]) -> _Ranking:
+        """A ranking by what is explained beyond these combinations, too."""
+        return _Ranking(self.rows, [*self.known, *combinations])
 
     def ranked(self, combinations: Iterable[Combination]) -> list[Gain]:
         """Combinations with their gains, best first; those with too many joint values are left out."""
