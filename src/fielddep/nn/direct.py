@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from fielddep.config.mdl import FieldModelConfig
 from fielddep.encoding.rows import Inputs, Layout
 from fielddep.nn.embedding import EmbeddingTable
-from fielddep.nn.layers import build_mlp
+from fielddep.nn.layers import Dropout, build_mlp
 from fielddep.nn.model import FieldModel
 from fielddep.quantiles import quantile_edges
 
@@ -185,8 +185,9 @@ class DirectNetwork(FieldModel):
         n_gates = len(layout.measured) + n_combinations + len(fields)
         self.gate_shrink = GATE_SHRINK * min(n_gates / MANY_FIELDS, 1.0)
         self.gate = nn.Parameter(torch.full((n_gates,), 1.0 / GATE_RATE))
-        crowd = (n_gates - FEW_FIELDS) / (MANY_FIELDS - FEW_FIELDS)
-        self.dropout = nn.Dropout(INPUT_DROPOUT * min(max(crowd, 0.0), 1.0))
+        # Combinations do not count: they were chosen, and dropping what they say costs accuracy.
+        crowd = (layout.n_fields - FEW_FIELDS) / (MANY_FIELDS - FEW_FIELDS)
+        self.dropout = Dropout(INPUT_DROPOUT * min(max(crowd, 0.0), 1.0))
         n_inputs = len(layout.measured) * self.codes.width + len(fields) * D_CATEGORY
         n_inputs += n_combinations * layout.evidence_width
         self.mlp = build_mlp(n_inputs, config.direct_hidden, n_outputs, batch_norm="none", dropout=0.1)
