@@ -146,7 +146,7 @@ class MDLConfig(FieldModelConfig):
     n_inner_steps: int = setting(4, "label-free refinement steps per row (T)", at_least=0)
     inner_lr: float = setting(1.0, "step size of the refinement (eta)", at_least=0)
     inner_step: Literal["fixed", "scaled", "damped"] = setting(
-        "fixed",
+        "damped",
         "size of a step: inner_lr (fixed), inner_lr over the norm of the row's E^T E (scaled), or over the mean of "
         "that norm and the norm of an average row (damped). With the last two, one inner_lr suits embeddings of any "
         "size, but a scaled step may overshoot above 2 and a damped one above 1",
@@ -196,7 +196,7 @@ class MDLConfig(FieldModelConfig):
         **RIDGE_SEARCH,
         "model.d_embed": OneOf((16, 24, 40, 64)),
         "model.n_inner_steps": OneOf((2, 4, 6)),
-        "model.inner_step": OneOf(("fixed", "scaled")),
+        "model.inner_step": OneOf(("fixed", "damped")),
         "model.inner_lr": Between(0.1, 3.0, log=True),
         "model.sparsity": Between(1.0, 100.0, log=True),
         "model.hidden": OneOf(((), (100, 100), (200, 200))),
@@ -207,7 +207,8 @@ class MDLConfig(FieldModelConfig):
         "train.optimizer": OneOf(("adagrad", "adam")),
     }
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"model.batch_norm": "all", "model.embedding_init": "xavier", "model.product_output": False,
-         "model.inner_step": "scaled", "model.sparsity": 1.0, "train.embedding_l2": 1.0},
+        # Near the settings of the paper, with a ridge.
+        {"model.batch_norm": "all", "model.embedding_init": "xavier", "model.interaction_init": "xavier",
+         "model.product_output": False, "train.embedding_l2": 1.0},
         {"model.hidden": (), "train.embedding_l2": 0.4},
     )  # fmt: skip

@@ -116,6 +116,7 @@ class Config:
                 "data.crosses": "none",
                 "data.counts_from": "all",
                 "model.d_embed": 40,
+                "model.inner_step": "fixed",
                 "model.dependency_scale": "raw",
                 "model.batch_norm": "all",
                 "model.embedding_init": "xavier",
