@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fielddep.encoding.rows import Batch, Inputs, Layout
-from fielddep.nn.layers import BatchNorm, GhostBatchNorm, build_mlp
+from fielddep.nn.layers import BatchNorm, Dropout, GhostBatchNorm, build_mlp
 from fielddep.nn.model import FieldModel
 from fielddep.training.average import refresh_norm
 
@@ -96,3 +96,31 @@ def test_averaging_computes_its_statistics_again():
     refresh_norm(model, [Batch(inputs=Inputs(torch.zeros(4, 1, dtype=torch.int64), numbers))])
     assert model.norm.running_mean.tolist() == [3.5]
     assert model.norm.running_var.tolist() == [5.0]
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
+def test_dropout_drops_its_share_and_keeps_the_mean(rate):
+    torch.manual_seed(0)
+    layer, x = Dropout(rate), torch.ones(1000, 333, requires_grad=True)
+    dropped = layer(x)
+    share = layer.n_dropped / 256
+    assert share == pytest.approx(rate, abs=1 / 512)
+    # Bytes of a random number are alike: in no column is the share another one.
+    assert float((dropped == 0).float().mean()) == pytest.approx(share, abs=0.002)
+    assert (dropped.reshape(-1)[: 333_000 // 8 * 8].view(-1, 8) == 0).float().mean(dim=0).tolist() == pytest.approx(
+        [share] * 8, abs=0.01
+    )
+    assert float(dropped.mean()) == pytest.approx(1.0, abs=0.005)
+    dropped.sum().backward()
+    torch.testing.assert_close(x.grad, dropped.detach())
+
+
+def test_dropout_follows_the_seed_and_rests_in_evaluation():
+    layer, x = Dropout(0.25), torch.randn(7, 5, dtype=torch.float64)
+    torch.manual_seed(1)
+    first = layer(x)
+    torch.manual_seed(1)
+    assert torch.equal(layer(x), first) and not torch.equal(layer(x), first)
+    assert layer.eval()(x) is x
+    assert Dropout(0.0)(x) is x
+    assert bool(torch.isfinite(Dropout(0.9999)(x)).all())

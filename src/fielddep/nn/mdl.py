@@ -9,7 +9,6 @@ import math
 from dataclasses import replace
 
 import torch
-from torch import nn
 
 from fielddep.config.mdl import MDLConfig
 from fielddep.encoding.rows import Inputs, Layout
