@@ -11,7 +11,7 @@ from torch import nn
 
 from fielddep.encoding.rows import Batch, Layout
 from fielddep.nn.embedding import EmbeddingTable
-from fielddep.nn.layers import BatchNorm
+from fielddep.nn.layers import BatchNorm, Dropout
 from fielddep.nn.model import FieldModel
 from tests.conftest import double, random_table
 
@@ -62,7 +62,7 @@ def run_layers(layers: nn.Sequential, x: np.ndarray) -> np.ndarray:
         elif isinstance(layer, nn.ReLU):
             x = np.maximum(x, 0.0)
         else:
-            assert isinstance(layer, nn.Dropout)
+            assert isinstance(layer, Dropout)
     return x
 
 

@@ -33,8 +33,9 @@ def test_identity_start_gives_plain_products():
 
 @pytest.mark.parametrize("product_output", [False, True])
 def test_logit_row_by_row(layout, product_output):
-    config = MDLConfig(d_embed=3, n_inner_steps=2, inner_lr=0.5, sparsity=4.0, hidden=(6,), batch_norm="none",
-                         embedding_init="normal", embedding_init_scale=0.5, product_output=product_output)  # fmt: skip
+    config = MDLConfig(d_embed=3, n_inner_steps=2, inner_lr=0.5, inner_step="fixed", sparsity=4.0, hidden=(6,),
+                         batch_norm="none", embedding_init="normal", embedding_init_scale=0.5,
+                         product_output=product_output)  # fmt: skip
     torch.manual_seed(0)
     model = MDL(layout, 1, config).double().eval()
     with torch.no_grad():

@@ -94,7 +94,19 @@ def encoded_users() -> Prepared:
 
 
 def test_an_unseen_value_is_like_the_mean_of_the_known_ones(name):
-    """Not like a random one of them, and not like the base rate, to which frequent users add more than others."""
+    """Not like a random one of them, and not like the base rate, to which frequent users add more than others.
+
+    One training of a few steps is too noisy to judge, so the chances are means over three.
+    """
+    chance = pl.concat([chances(name, seed) for seed in range(3)]).group_by("user").agg(pl.col("chance").mean())
+    mean = dict(chance.rows())
+    assert mean["u0"] > 0.6 and mean["u49"] < 0.4
+    # The trees of a blend see every row once, so they know less of the rows whose values are hidden.
+    assert mean["never seen"] == pytest.approx(0.23, abs=0.26 if name == "blend" else 0.11)
+
+
+def chances(name: str, seed: int) -> pl.DataFrame:
+    """What a model predicts for a user who likes most items, one who likes few, and one it has never seen."""
     config = small_config(
         name,
         **USERS,
@@ -107,15 +119,13 @@ def test_an_unseen_value_is_like_the_mean_of_the_known_ones(name):
         train__embedding_l2=0.0,
         train__first_order_l2=0.0,
         train__unknown_rate=3.0,
+        train__seed=seed,
     )
     prepared = for_model(encoded_users(), where_known(config, embedding_init_scale=0.3))
     bundle = Bundle.of(train(prepared))
     asked = pl.DataFrame({"user": ["u0", "u49", "never seen"]}).join(users().select("item").unique(), how="cross")
-    found = Predictor(bundle).predict(asked).hstack(asked).group_by("user").agg(pl.col("probability_1").mean())
-    chance = dict(found.rows())
-    assert chance["u0"] > 0.6 and chance["u49"] < 0.4
-    # The trees of a blend see every row once, so they know less of the rows whose values are hidden.
-    assert chance["never seen"] == pytest.approx(0.23, abs=0.26 if name == "blend" else 0.11)
+    found = Predictor(bundle).predict(asked).hstack(asked)
+    return found.group_by("user").agg(pl.col("probability_1").mean().alias("chance"))
 
 
 # --- resuming -------------------------------------------------------------------------------------------------

@@ -176,7 +176,7 @@ def test_the_norm_of_an_average_row_is_followed_in_training_only():
     model.train().training_forward(inputs)
     assert float(model.refinement.mean_norm) > 0
     assert "refinement.mean_norm" in model.state_dict()
-    fixed = MDL(layout, 1, MDLConfig(d_embed=4))
+    fixed = MDL(layout, 1, MDLConfig(d_embed=4, inner_step="fixed"))
     fixed.train().training_forward(inputs)
     assert "refinement.mean_norm" not in fixed.state_dict()
 

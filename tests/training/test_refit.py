@@ -89,7 +89,8 @@ def test_measures_validation_rows_before_and_test_rows_after() -> None:
 def test_without_validation_rows_in_the_refit_it_repeats_the_first_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same rows, learning rates and points of the running mean give the same bits."""
     dropping = {"train.plateau_restore": False, "train.plateau_factor": 0.3, "train.plateau_patience": 1}
-    config = config_of(**dropping, **{"train.lr": 1.0, "train.patience": 20, "train.max_epochs": 12})
+    steps = {"model.inner_step": "fixed", "train.lr": 1.0, "train.patience": 20, "train.max_epochs": 12}
+    config = config_of(**dropping, **steps)
     prepared = prepare(FRAME, config)
     part = type(prepared.store).part
     monkeypatch.setattr(type(prepared.store), "part", lambda self, name: part(self, "train"))

@@ -25,6 +25,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from fielddep.config.mdl import MDLConfig
 from fielddep.config.settings import Config
 from fielddep.encoding.encoder import Encoder
 from fielddep.errors import BundleError, FieldDepError, UserError
@@ -134,7 +135,7 @@ class Bundle:
 
     @classmethod
     def _build(cls, folder: Path, manifest: dict[str, Any], device: str) -> Bundle:
-        config = Config.from_dict(manifest["config"])
+        config = Config.from_dict(_completed(manifest["config"]))
         encoder = load_encoder(folder)
         target = encoder.schema.target
         if target is None:
@@ -146,6 +147,13 @@ class Bundle:
             texts = json.loads((folder / TREES).read_text("utf-8"))
             model.trees = load_trees(model, texts, encoder, config)
         return cls(config=config, encoder=encoder, model=model.to(torch.device(device)).eval())
+
+
+def _completed(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a bundle, also those that it is too old to name, where the default is now another one."""
+    model = config.get("model", {})
+    earlier = {"inner_step": "fixed"} if model.get("name", MDLConfig.name) == MDLConfig.name else {}
+    return {**config, "model": {**earlier, **model}}
 
 
 def aside(folder: Path) -> Path:

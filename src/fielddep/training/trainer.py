@@ -164,8 +164,7 @@ class Trainer:
 
     def train_step(self, batch: Batch) -> None:
         """Train on one batch."""
-        if not self.model.training:  # setting it again would visit every module
-            self.model.train()
+        self.model.train()
         self.state.step += 1
         batch = self.prepare(batch, self.state.step).to(self.device)
         assert batch.target_B is not None

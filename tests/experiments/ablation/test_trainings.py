@@ -62,7 +62,8 @@ def with_settings(data: Prepared, predictor: Predictor, **settings: object) -> P
     """A model that is built with other settings and given the same weights."""
     config = data.config.replace({f"model.{name}": value for name, value in settings.items()})
     model = build_for(data.target, data.encoder.layout, config)
-    model.load_state_dict(predictor.bundle.model.state_dict())
+    weights = predictor.bundle.model.state_dict()
+    model.load_state_dict({name: weights[name] for name in model.state_dict()})
     return Predictor(Bundle(config=config, encoder=data.encoder, model=model))
 
 
