@@ -69,7 +69,6 @@ def test_the_overview_has_a_line_a_model_and_the_best_in_bold(summary):
     assert lines[2:] == [
         "| mdl | **0.2000 / 0.9000** | 0.7100 |",
         "| fm | 0.4000 / 0.8000 | **0.7000** |",
-        "| mdl (default settings) | 0.5000 |  |",
         "| lr |  | 0.8000 |",
     ]
 
@@ -105,3 +104,21 @@ def test_mean_and_spread_by_hand(summary):
         }
     )  # fmt: skip
     assert "| d | m | tuned |  | 0.6000 ± 0.1414 |  | 2 |" in summary.table(summary.summarize(results))
+
+
+def test_defaults_with_evidence_stand_next_to_the_better_catboost(summary):
+    def both(values, variant):
+        test = rows("d", "logloss", values, variant)
+        return pl.concat([test, test.with_columns(pl.lit("validation").alias("split"))])
+
+    results = pl.concat(
+        [
+            both({"catboost": [0.50, 0.52, 0.51], "lightgbm": [0.6, 0.61, 0.6]}, "tuned"),
+            both({"catboost": [0.40, 0.41, 0.42]}, "expert"),
+            both({"mdl": [0.41, 0.42, 0.4], "blend": [0.30, 0.31, 0.29], "lightgbm-evidence": [0.5]}, "default"),
+        ]
+    )
+    line = summary.with_evidence(results).splitlines()[-1]
+    assert line.startswith("| d | 0.4100 ± 0.0100 (expert) | 0.4100 ± 0.0100 | 0.3000 ± 0.0100 | 0.5000 | 0.6033 ")
+    assert "| +0.0 % (p = " in line and "| -26.8 % (p < .001) | 3 / 3 / 3 | 1 / 1 / 1 |" in line
+    assert summary.with_evidence(results.filter(pl.col("model") != "blend")) == ""
