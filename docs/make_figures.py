@@ -76,7 +76,7 @@ def _defaults_highlight() -> str:
 
 
 def _accuracy_highlight() -> str:
-    """How often MDL and the blend with trees are ahead of CatBoost, which was tuned, and how much sooner MDL is done."""
+    """How often MDL and blend are ahead of CatBoost, which was tuned, and how much sooner MDL is done."""
     runs = _chosen_runs()
     means = _means(runs)
     n_ahead = {
