@@ -63,12 +63,13 @@ def plain_kernels() -> AbstractContextManager[object]:
 
 
 def config_of(shape: Shape) -> Config:
-    """The settings that `fit` would choose, with the sizes of the shape."""
+    """The settings that `fit` would choose, with the sizes of the shape and the fixed steps of the textbook form."""
     settings = {
         "data.target": TARGET.name,
         "data.crosses": "none",
         "model.d_embed": shape.d_embed,
         "model.n_inner_steps": shape.n_inner_steps,
+        "model.inner_step": "fixed",
         "train.batch_size": shape.batch_rows,
         "train.unknown_rate": 0.0,
         "train.max_epochs": 1,

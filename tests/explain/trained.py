@@ -85,6 +85,7 @@ def planted(seed: int = 1) -> tuple[SyntheticTable, Bundle, EncodedRows]:
             "model.embedding_init_scale": 0.5,
             "model.d_embed": 8,
             "model.hidden": [32],
+            "model.inner_step": "fixed",
             "model.inner_lr": 1.0,
             "model.batch_norm": "all",
             "train.optimizer": "adagrad",

@@ -64,12 +64,12 @@ def test_the_overview_has_a_line_a_model_and_the_best_in_bold(summary):
         rows("d", "logloss", {"mdl": [0.5]}, variant="default"),
     ]
     lines = summary.overview(summary.summarize(pl.concat(tables))).splitlines()
-    assert lines[0] == "| model | d: logloss / AUC | ml-rating: MSE |"
-    # By their places on d, where there are most; who is not there comes last.
+    assert lines[0] == "| model | ml-rating: MSE | d: logloss / AUC |"
+    # By their places on ml-rating, where there are most.
     assert lines[2:] == [
-        "| mdl | **0.2000 / 0.9000** | 0.7100 |",
-        "| fm | 0.4000 / 0.8000 | **0.7000** |",
-        "| lr |  | 0.8000 |",
+        "| fm | **0.7000** | 0.4000 / 0.8000 |",
+        "| mdl | 0.7100 | **0.2000 / 0.9000** |",
+        "| lr | 0.8000 |  |",
     ]
 
 
