@@ -26,7 +26,7 @@ EVIDENCE_LEAD = (
     "Loss on test rows with evidence and without any setting, next to LightGBM and CatBoost. *lightgbm* is tuned and "
     "sees no evidence, *lightgbm-evidence* has defaults. CatBoost has the better of two tuned settings by validation "
     "rows. p: one-sided Dunnett test of a lower loss than CatBoost's. Seeds and seconds: CatBoost / mdl / blend; some "
-    "runs of mdl and blend shared their core with other work."
+    "runs of mdl and blend shared their core with other work, or were paused for minutes."
 )
 TUNED_LEAD = "All models without evidence, tuned:"
 PUBLISHED = "Compared with published figures (`published.csv`; the better one where there are two):"
