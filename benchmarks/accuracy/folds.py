@@ -92,9 +92,9 @@ def counted(prepared: Prepared, n_folds: int, seed: int) -> Prepared:
             encoder,
             in_order=False,
             min_rows=1,
-            allocate=lambda _, shape, kind: _array(shape, kind),
+            allocate=_array,
         )
-        _, said = learn_evidence(counting, lambda _, shape, kind: _array(shape, kind), evidence.combinations, 0)
+        _, said = learn_evidence(counting, _array, evidence.combinations, 0)
         statements = statements_of_rows(said, 0, store.n_rows)
     else:
         statements = evidence.encode(rows.ids_RF, {f: rows.lists_R(f) for f in encoder.layout.lists})
@@ -102,7 +102,7 @@ def counted(prepared: Prepared, n_folds: int, seed: int) -> Prepared:
     return Prepared.of(replace(store, shards=store.shards.with_statements(statements)), prepared.config)
 
 
-def _array(shape: tuple[int, ...], kind: str) -> npt.NDArray[np.generic]:
+def _array(name: str, shape: tuple[int, ...], kind: str) -> npt.NDArray[np.generic]:
     return np.empty(shape, dtype=kind)
 
 
