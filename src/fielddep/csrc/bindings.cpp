@@ -203,6 +203,108 @@ void adam(const Rule& rule, std::optional<Ids> ids, std::optional<In<1>> counts,
                           steps.data());
 }
 
+// Steps on several dense weights, each with state of its own.
+void adam_dense(const Rule& rule, int64_t n_threads, const std::vector<In<1>>& gradients,
+                const std::vector<AnyShape>& weights, const std::vector<AnyShape>& means,
+                const std::vector<AnyShape>& squares, const std::vector<AnyShape>& steps) {
+    const size_t n = gradients.size();
+    expect(n_threads > 0, "at least one thread is needed");
+    expect(weights.size() == n && means.size() == n && squares.size() == n && steps.size() == n,
+           "every gradient needs a weight and its state");
+    for (size_t i = 0; i < n; ++i)
+        expect(weights[i].size() == gradients[i].size() && means[i].size() == gradients[i].size() &&
+                   squares[i].size() == gradients[i].size() && steps[i].size() > 0,
+               "weights and state must have the size of the gradient");
+    const nb::gil_scoped_release released;
+    for (size_t i = 0; i < n; ++i)
+        choose_kernels().adam(rule, {nullptr, nullptr, 1, int64_t(gradients[i].size())}, n_threads, gradients[i].data(),
+                              weights[i].data(), means[i].data(), squares[i].data(), steps[i].data());
+}
+
+// The weights of a network, outermost last: `weights` and `biases` of every layer.
+Mlp mlp_of(const In<2>& inputs, const In<1>& gate, const std::vector<In<2>>& weights, const std::vector<In<1>>& biases,
+           const In<2>& linear, int64_t n_dropped, int64_t n_threads) {
+    expect(!weights.empty() && weights.size() == biases.size(), "every layer needs weights and a bias");
+    expect(int64_t(weights.size()) <= kMostLayers + 1, "too many layers");
+    expect(n_threads > 0, "at least one thread is needed");
+    expect(n_dropped >= 0 && n_dropped < 256, "some entries must stay");
+    Mlp x{};
+    x.n_rows = int64_t(inputs.shape(0)), x.n_inputs = int64_t(inputs.shape(1));
+    x.n_hidden = int64_t(weights.size()) - 1, x.n_outputs = int64_t(weights.back().shape(0));
+    x.n_threads = threads_for(n_threads, (x.n_rows + kRowBlock - 1) / kRowBlock);
+    x.n_dropped = n_dropped;
+    int64_t width = x.n_inputs;
+    for (int64_t layer = 0; layer <= x.n_hidden; ++layer) {
+        const int64_t next = int64_t(weights[layer].shape(0));
+        expect(layer == x.n_hidden || next % kVector == 0, "hidden layers must have a multiple of eight entries");
+        expect_shape(weights[layer], {next, width}, "a layer must have a weight for every input");
+        expect_shape(biases[layer], {next}, "a layer must have a bias for every output");
+        x.weights[layer] = weights[layer].data(), x.biases[layer] = biases[layer].data();
+        if (layer < x.n_hidden) x.widths[layer] = next;
+        width = next;
+    }
+    expect_shape(gate, {x.n_inputs}, "every input needs a gate");
+    expect_shape(linear, {x.n_outputs, x.n_inputs}, "the linear way must have a weight for every input");
+    x.inputs = inputs.data(), x.gate = gate.data(), x.linear = linear.data();
+    return x;
+}
+
+int64_t hidden_width(const Mlp& x) {
+    int64_t total = 0;
+    for (int64_t layer = 0; layer < x.n_hidden; ++layer) total += x.widths[layer];
+    return total;
+}
+
+void mlp_forward(In<2> inputs, In<1> gate, const std::vector<In<2>>& weights, const std::vector<In<1>>& biases,
+                 In<2> linear, int64_t n_dropped, int64_t seed, int64_t n_threads, Out<2> hidden, Out<2> logits) {
+    Mlp x = mlp_of(inputs, gate, weights, biases, linear, n_dropped, n_threads);
+    x.seed = uint64_t(seed);
+    expect_shape(hidden, {x.n_rows, hidden_width(x)}, "hidden entries have the wrong shape");
+    expect_shape(logits, {x.n_rows, x.n_outputs}, "logits have the wrong shape");
+    const nb::gil_scoped_release released;
+    choose_kernels().mlp_forward(x, hidden.data(), logits.data());
+}
+
+void mlp_backward(In<2> inputs, In<1> gate, const std::vector<In<2>>& weights, const std::vector<In<1>>& biases,
+                  In<2> linear, int64_t n_dropped, int64_t n_threads, In<2> hidden, In<2> d_logits,
+                  const std::vector<Out<2>>& d_weights, const std::vector<Out<1>>& d_biases, Out<2> d_linear,
+                  Out<1> d_gate, Out<2> d_inputs) {
+    const Mlp x = mlp_of(inputs, gate, weights, biases, linear, n_dropped, n_threads);
+    expect_shape(hidden, {x.n_rows, hidden_width(x)}, "hidden entries have the wrong shape");
+    expect_shape(d_logits, {x.n_rows, x.n_outputs}, "gradients of the logits have the wrong shape");
+    expect(d_weights.size() == weights.size() && d_biases.size() == biases.size(), "every layer needs gradients");
+    MlpGradients to{};
+    for (int64_t layer = 0; layer <= x.n_hidden; ++layer) {
+        const auto& weight = weights[layer];
+        expect_shape(d_weights[layer], {int64_t(weight.shape(0)), int64_t(weight.shape(1))},
+                     "gradients of the weights have the wrong shape");
+        expect_shape(d_biases[layer], {int64_t(weight.shape(0))}, "gradients of a bias have the wrong shape");
+        to.weights[layer] = d_weights[layer].data(), to.biases[layer] = d_biases[layer].data();
+    }
+    expect_shape(d_linear, {x.n_outputs, x.n_inputs}, "gradients of the linear way have the wrong shape");
+    expect_shape(d_gate, {x.n_inputs}, "gradients of the gates have the wrong shape");
+    to.n_inputs = int64_t(d_inputs.shape(1));
+    expect(int64_t(d_inputs.shape(0)) == x.n_rows && to.n_inputs <= x.n_inputs && to.n_inputs % kVector == 0,
+           "gradients of the inputs have the wrong shape");
+    to.linear = d_linear.data(), to.gate = d_gate.data(), to.inputs = d_inputs.data();
+    const nb::gil_scoped_release released;
+    choose_kernels().mlp_backward(x, hidden.data(), d_logits.data(), to);
+}
+
+void number_codes(In<2> measures, In<2> low, In<2> width, In<2> rank, In<1> first_rank, bool with_shares,
+                  float share_size, float soft_limit, int64_t n_threads, Out<2> out) {
+    const int64_t n_rows = int64_t(measures.shape(0)), m = int64_t(measures.shape(1)), g = int64_t(low.shape(1));
+    expect_shape(low, {m, g}, "every field needs its intervals");
+    expect_shape(width, {m, g}, "every interval needs a width");
+    expect_shape(rank, {m, g}, "every interval needs a rank");
+    expect_shape(first_rank, {m}, "every field needs its first rank");
+    expect_shape(out, {n_rows, m * ((with_shares ? g : 0) + 3)}, "the codes have the wrong shape");
+    const Intervals x{m, g, with_shares, share_size, soft_limit, low.data(), width.data(), rank.data(), first_rank.data()};
+    const nb::gil_scoped_release released;
+    choose_kernels().number_codes(x, threads_for(n_threads, n_rows * m < kWorthThreads ? 1 : n_threads), measures.data(),
+                                  n_rows, out.data());
+}
+
 // Without a framework these reach Python as DLPack capsules.
 using Numbered = nb::ndarray<const int64_t, nb::ndim<1>, nb::device::cpu>;
 using Weighted = nb::ndarray<const float, nb::ndim<1>, nb::device::cpu>;
@@ -399,6 +501,16 @@ NB_MODULE(_native, m) {
           "weight"_a.noconvert(), "sum"_a.noconvert());
     m.def("adam", &adam, "rule"_a, "ids"_a.none(), "counts"_a.none(), "n_threads"_a, "gradient"_a,
           "weight"_a.noconvert(), "mean"_a.noconvert(), "square"_a.noconvert(), "steps"_a.noconvert());
+
+    m.def("adam_dense", &adam_dense, "rule"_a, "n_threads"_a, "gradients"_a, "weights"_a.noconvert(),
+          "means"_a.noconvert(), "squares"_a.noconvert(), "steps"_a.noconvert());
+    m.def("mlp_forward", &mlp_forward, "inputs"_a, "gate"_a, "weights"_a, "biases"_a, "linear"_a, "n_dropped"_a,
+          "seed"_a, "n_threads"_a, "hidden"_a.noconvert(), "logits"_a.noconvert());
+    m.def("mlp_backward", &mlp_backward, "inputs"_a, "gate"_a, "weights"_a, "biases"_a, "linear"_a, "n_dropped"_a,
+          "n_threads"_a, "hidden"_a, "d_logits"_a, "d_weights"_a.noconvert(), "d_biases"_a.noconvert(),
+          "d_linear"_a.noconvert(), "d_gate"_a.noconvert(), "d_inputs"_a.noconvert());
+    m.def("number_codes", &number_codes, "measures"_a, "low"_a, "width"_a, "rank"_a, "first_rank"_a, "with_shares"_a,
+          "share_size"_a, "soft_limit"_a, "n_threads"_a, "out"_a.noconvert());
 
     // Arrays of numpy's float16 come as views of uint16.
     nb::class_<CountedCells>(m, "Count")

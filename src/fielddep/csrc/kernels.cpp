@@ -1,5 +1,7 @@
 // The kernels of one instruction set; FIELDDEP_ISA names it.
+#include "codes.h"
 #include "input.h"
+#include "mlp.h"
 #include "rows.h"
 
 namespace fielddep {
@@ -68,7 +70,8 @@ static void refine_backward(const Refinement& c, int64_t n_threads, const float*
 
 extern const Kernels kernels;
 const Kernels kernels = {FIELDDEP_NAME(FIELDDEP_ISA), input_forward, input_backward,   refine_forward, refine_backward,
-                         sum_columns,                 back_sum_columns, adagrad,       adam};
+                         sum_columns,                 back_sum_columns, adagrad,       adam,           mlp_forward,
+                         mlp_backward,                number_codes};
 
 }  // namespace FIELDDEP_ISA
 }  // namespace fielddep

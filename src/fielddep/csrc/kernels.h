@@ -83,6 +83,35 @@ struct Backward {
     float *d_applied, *d_cells, *d_packed, *d_w0;  // one copy a share of the rows
 };
 
+constexpr int64_t kMostLayers = 16;
+
+// A network with gates on its inputs and a linear way past it; see mlp.h. Layer n_hidden gives the outputs.
+struct Mlp {
+    int64_t n_rows, n_inputs, n_outputs, n_hidden, n_threads;
+    int64_t n_dropped;  // of the 256 values of a random byte, those that set a hidden entry to zero
+    uint64_t seed;
+    int64_t widths[kMostLayers];
+    const float* weights[kMostLayers + 1];  // (outputs, inputs) of every layer
+    const float* biases[kMostLayers + 1];
+    const float *inputs, *gate, *linear;
+};
+
+struct MlpGradients {
+    float* weights[kMostLayers + 1];
+    float* biases[kMostLayers + 1];
+    float *gate, *linear;
+    float* inputs;  // of the last inputs only
+    int64_t n_inputs;
+};
+
+// Quantiles of numbers, one row a field.
+struct Intervals {
+    int64_t n_measured, n_intervals;
+    bool with_shares;
+    float share_size, soft_limit;
+    const float *low, *width, *rank, *first_rank;
+};
+
 struct Rule {
     float lr, shrink, ridge, epsilon, beta_mean, beta_square;
 };
@@ -108,6 +137,9 @@ struct Kernels {
     void (*adagrad)(const Rule&, const Rows&, int64_t n_threads, const float* gradient, float* weight, float* sum);
     void (*adam)(const Rule&, const Rows&, int64_t n_threads, const float* gradient, float* weight, float* mean,
                  float* square, float* steps);
+    void (*mlp_forward)(const Mlp&, float* hidden, float* logits);
+    void (*mlp_backward)(const Mlp&, const float* hidden, const float* d_logits, const MlpGradients&);
+    void (*number_codes)(const Intervals&, int64_t n_threads, const float* measures, int64_t n_rows, float* out);
 };
 
 const Kernels& choose_kernels();

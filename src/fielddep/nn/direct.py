@@ -27,7 +27,9 @@ from torch.nn import functional as F
 
 from fielddep.config.mdl import FieldModelConfig
 from fielddep.encoding.rows import Inputs, Layout
+from fielddep.nn import kernels
 from fielddep.nn.embedding import EmbeddingTable
+from fielddep.nn.kernels.gated_mlp import Weights, gated_mlp, number_codes
 from fielddep.nn.layers import Dropout, build_mlp
 from fielddep.nn.model import FieldModel
 from fielddep.quantiles import quantile_edges
@@ -55,6 +57,7 @@ GATE_SHRINK = 0.0036
 """What a step takes off every gate if there are `MANY_FIELDS`, and in proportion if there are fewer."""
 INPUT_DROPOUT = 0.3
 """Dropout of the inputs with `MANY_FIELDS`; it falls to none at `FEW_FIELDS`, whose numbers must be exact."""
+HIDDEN_DROPOUT = 0.1
 FEW_FIELDS, MANY_FIELDS = 20, 100
 MIN_SPREAD, MAX_SPREADS = 1e-3, 10.0
 """Statements of smaller spread count as constant; larger ones are cut."""
@@ -110,6 +113,14 @@ class NumberCodes(nn.Module):
 
     def forward(self, measures_BM: torch.Tensor) -> torch.Tensor:
         """Codes of every field."""
+        if kernels.usable(measures_BM, self.low_MG):
+            return number_codes(
+                measures_BM,
+                (self.low_MG, self.width_MG, self.rank_MG, self.first_rank_M),
+                with_shares=self.n_intervals > 0,
+                share_size=SHARE_SIZE,
+                soft_limit=SOFT_LIMIT,
+            )
         missing_BM = torch.isnan(measures_BM)
         known_BM = torch.nan_to_num(measures_BM)
         share_BMG = ((known_BM.unsqueeze(2) - self.low_MG) / self.width_MG).clamp(0.0, 1.0)
@@ -173,6 +184,8 @@ class DirectNetwork(FieldModel):
     which matters if there are hundreds.
     """
 
+    gate_of_V: torch.Tensor
+
     def __init__(self, layout: Layout, n_outputs: int, config: FieldModelConfig, kind: DirectKind = "numbers") -> None:
         super().__init__(layout, n_outputs)
         self.codes = NumberCodes(len(layout.measured))
@@ -190,27 +203,40 @@ class DirectNetwork(FieldModel):
         self.dropout = Dropout(INPUT_DROPOUT * min(max(crowd, 0.0), 1.0))
         n_inputs = len(layout.measured) * self.codes.width + len(fields) * D_CATEGORY
         n_inputs += n_combinations * layout.evidence_width
-        self.mlp = build_mlp(n_inputs, config.direct_hidden, n_outputs, batch_norm="none", dropout=0.1)
+        self.mlp = build_mlp(n_inputs, config.direct_hidden, n_outputs, batch_norm="none", dropout=HIDDEN_DROPOUT)
+        self.hidden_dropout = Dropout(HIDDEN_DROPOUT)
         self.linear = nn.Linear(n_inputs, n_outputs, bias=False)
         nn.init.zeros_(self.linear.weight)
+        widths = [self.codes.width] * len(layout.measured) + [layout.evidence_width] * n_combinations
+        widths += [D_CATEGORY] * len(fields)
+        self.register_buffer("gate_of_V", torch.from_numpy(np.repeat(np.arange(n_gates), widths)), persistent=False)
+
+    @property
+    def _layers(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        return [(layer.weight, layer.bias) for layer in self.mlp if isinstance(layer, nn.Linear)]
 
     def own_logits(self, inputs: Inputs) -> torch.Tensor:
         """Logits (B, C)."""
-        seen_BV = self.dropout(self._seen(inputs))
+        known_BV, e_BE = self._seen(inputs)
+        gate_V = GATE_RATE * self.gate.index_select(0, self.gate_of_V)
+        weights = Weights(gate_V=gate_V, layers=self._layers, linear_CV=self.linear.weight)
+        if weights.fits and kernels.usable(known_BV, gate_V):
+            n_dropped = self.hidden_dropout.n_dropped if self.training else 0
+            return gated_mlp(known_BV, e_BE, weights, n_dropped) + self.bias
+        seen_BV = gate_V * (known_BV if e_BE is None else torch.cat([known_BV, e_BE], dim=1))
         logits_BC: torch.Tensor = self.mlp(seen_BV) + self.linear(seen_BV) + self.bias
         return logits_BC
 
-    def _seen(self, inputs: Inputs) -> torch.Tensor:
-        """What the network sees (B, V), each field and combination times its gate."""
-        blocks = []
+    def _seen(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """What the network sees before the gates: numbers and evidence (B, V - E), and embeddings (B, E)."""
+        known_BV = self.gate.new_empty(len(inputs.ids_BF), 0)
         if inputs.measures_BM is not None:
-            blocks.append(self.codes(inputs.measures_BM.to(self.gate.dtype)))
+            known_BV = self.codes(inputs.measures_BM.to(self.gate.dtype)).flatten(1)
         if self.evidence is not None and inputs.evidence_BE is not None:
-            blocks.append(self.evidence(inputs.evidence_BE.to(self.gate.dtype)))
-        if self.embedding is not None:
-            blocks.append(self.embedding(inputs)[:, self.categories])
-        gates = torch.split(GATE_RATE * self.gate, [block.shape[1] for block in blocks])
-        return torch.cat([(block * gate.unsqueeze(1)).flatten(1) for block, gate in zip(blocks, gates, strict=True)], 1)
+            evidence_BE = self.evidence(inputs.evidence_BE.to(self.gate.dtype)).flatten(1)
+            known_BV = torch.cat([known_BV, evidence_BE], dim=1)
+        e_BE = self.embedding(inputs)[:, self.categories].flatten(1) if self.embedding is not None else None
+        return self.dropout(known_BV), None if e_BE is None else self.dropout(e_BE)
 
     def start_from(self, inputs: Inputs) -> None:
         """Learn the quantiles of the numbers and the spread of the evidence."""

@@ -33,7 +33,7 @@ from fielddep.encoding.rows import Inputs
 from fielddep.nn import kernels
 from fielddep.nn.embedding import EmbeddingTable
 from fielddep.nn.kernels.network_input import look_up
-from fielddep.nn.kernels.steps import Rule, advance
+from fielddep.nn.kernels.steps import Rule, advance, advance_dense
 from fielddep.nn.model import FieldModel
 
 ADAM_BETAS = (0.9, 0.999)
@@ -196,13 +196,18 @@ class Optimizer:
         return {slot: self._state[f"{name}/{slot}"] for slot in self._slots}
 
     def _step_dense(self, compiled: bool) -> None:
-        for name, weight in self._dense.items():
-            if weight.grad is None:
-                continue
+        moved = {name: weight for name, weight in self._dense.items() if weight.grad is not None}
+        if compiled and self.kind == "adam" and all(weight.is_contiguous() for weight in moved.values()):
+            gradients = [weight.grad for weight in moved.values() if weight.grad is not None]
+            slots = {slot: [self._state[f"{name}/{slot}"] for name in moved] for slot in self._slots}
+            return advance_dense(self._rule, list(moved.values()), gradients, slots)
+        for name, weight in moved.items():
+            assert weight.grad is not None
             if compiled and weight.is_contiguous():
                 advance(self._rule, weight, weight.grad, self._slots_of(name))
             else:
                 self._advance(weight, weight.grad, self._slots_of(name))
+        return None
 
     def _advance_rows(self, name: str, weight: torch.Tensor, gradient_UD: torch.Tensor, ids_U: torch.Tensor) -> None:
         values_UD = weight[ids_U]

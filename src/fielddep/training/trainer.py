@@ -164,7 +164,8 @@ class Trainer:
 
     def train_step(self, batch: Batch) -> None:
         """Train on one batch."""
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         self.state.step += 1
         batch = self.prepare(batch, self.state.step).to(self.device)
         assert batch.target_B is not None

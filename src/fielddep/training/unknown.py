@@ -86,9 +86,13 @@ class UnknownTraining:
 
     def _unseen(self, evidence_BE: torch.Tensor, unseen_BF: torch.Tensor) -> torch.Tensor:
         """The evidence without what combinations of some fields say: a statement of 0, of 0 rows."""
-        unseen_BK = (unseen_BF.float() @ self.fields_FK) > 0
-        per_combination = evidence_BE.view(len(evidence_BE), unseen_BK.shape[1], -1)
-        return per_combination.masked_fill(unseen_BK.unsqueeze(2), 0.0).view_as(evidence_BE)
+        changed_C = torch.nonzero(unseen_BF.any(dim=1)).squeeze(1)  # few rows of a batch
+        if not len(changed_C):
+            return evidence_BE
+        said_BE, seen_CK = evidence_BE.clone(), (unseen_BF[changed_C].float() @ self.fields_FK) == 0
+        said_CKW = said_BE[changed_C].view(*seen_CK.shape, -1)
+        said_BE[changed_C] = (said_CKW * seen_CK.unsqueeze(2)).view(len(changed_C), -1)
+        return said_BE
 
     def _in_lists(self, one: ListInput, generator: torch.Generator) -> ListInput:
         """The same for every value of the lists of a field."""

@@ -2,6 +2,7 @@
 
     refinement      of `nn/refinement.py`
     network_input   of `MDL._logits`: from ids to the network's input, each pair matrix once per distinct value
+    gated_mlp       of `nn/direct.py`
     steps           of `training/optim.py`
 
 The compiled module is optional (`native.py`): without it, on an accelerator, in float64, and while a model is traced or
@@ -61,9 +62,15 @@ def _is_transformed() -> bool:
 
 
 def call(function: Callable[..., Any], *given: object) -> Any:
-    """Call a compiled function on tensors and other arguments.
+    """Call a compiled function on tensors, lists of tensors and other arguments.
 
     Tensors are passed as DLPack capsules. Otherwise the compiled module would call their `__dlpack__`, which is Python
     code, and a keyboard interrupt during that call would be lost.
     """
-    return function(*[to_dlpack(value) if isinstance(value, torch.Tensor) else value for value in given])
+    return function(*[_passed(value) for value in given])
+
+
+def _passed(value: object) -> object:
+    if isinstance(value, torch.Tensor):
+        return to_dlpack(value)
+    return [_passed(entry) for entry in value] if isinstance(value, list) else value

@@ -5,7 +5,7 @@ Shape legend: U distinct ids of the batch, D size of a table's row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,11 +36,29 @@ def advance(
     counts_U: torch.Tensor | None = None,
 ) -> None:
     """One step in place, on a dense weight or on rows of a table; row u has a ridge of ridge * counts_U[u]."""
-    module, (beta_mean, beta_square) = compiled(), rule.betas
-    betas = {"beta_mean": beta_mean, "beta_square": beta_square}
-    own = module.Rule(lr=rule.lr, shrink=rule.shrink, ridge=ridge, epsilon=rule.epsilon, **betas)
+    module, own = compiled(), _own(rule, ridge)
     step = module.adagrad if rule.kind == "adagrad" else module.adam
     # A dense weight counts as one row: Adam keeps one number of steps for it.
     gradient = gradient.contiguous() if ids_U is not None else gradient.reshape(1, -1)
     call(step, own, ids_U, counts_U, torch.get_num_threads(), gradient, weight.detach(), *slots.values())
     torch.autograd.graph.increment_version(weight)  # autograd cannot see what the kernel wrote
+
+
+def advance_dense(
+    rule: Rule,
+    weights: Sequence[torch.Tensor],
+    gradients: Sequence[torch.Tensor],
+    slots: Mapping[str, Sequence[torch.Tensor]],
+) -> None:
+    """One step of Adam in place on several dense weights, in one call."""
+    of_weights = [weight.detach().view(-1) for weight in weights]
+    states = [[state.view(-1) for state in states] for states in slots.values()]
+    flat = [gradient.reshape(-1) for gradient in gradients]
+    call(compiled().adam_dense, _own(rule, 0.0), torch.get_num_threads(), flat, of_weights, *states)
+    for weight in weights:
+        torch.autograd.graph.increment_version(weight)
+
+
+def _own(rule: Rule, ridge: float) -> object:
+    betas = {"beta_mean": rule.betas[0], "beta_square": rule.betas[1]}
+    return compiled().Rule(lr=rule.lr, shrink=rule.shrink, ridge=ridge, epsilon=rule.epsilon, **betas)
