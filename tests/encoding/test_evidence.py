@@ -217,6 +217,25 @@ def test_pairs_and_triples_are_in_order_of_falling_gain() -> None:
     assert (0, 2) in chosen[6:]
 
 
+def test_a_planted_combination_of_four_is_found() -> None:
+    """Its effect adds to that of three of its fields, which lead there."""
+    rng = np.random.default_rng(3)
+    columns = [rng.integers(4, size=20_000).astype(np.int32) for _ in range(6)]
+    of_three, of_four = rng.normal(size=(4,) * 3), rng.normal(size=(4,) * 4)
+    odds = of_three[columns[0], columns[2], columns[3]] + of_four[columns[0], columns[2], columns[3], columns[5]]
+    target = (rng.random(20_000) < 1 / (1 + np.exp(-odds))).astype(np.float32)
+    given = {
+        "columns": columns,
+        "n_ids": (4,) * 6,
+        "target_R": target,
+        "parts_R": np.zeros(20_000, dtype=np.uint8),
+        "folds_R": rng.integers(N_FOLDS, size=20_000).astype(np.uint8),
+    }
+    chosen = choose_combinations(some_rows(20_000, **given), 30)
+    assert (0, 2, 3, 5) in chosen and (0, 2, 3) in chosen
+    assert [fields for fields in chosen if len(fields) == 4] == [(0, 2, 3, 5)]
+
+
 def test_combinations_of_least_gain_are_dropped_first(caplog: pytest.LogCaptureFixture) -> None:
     rows = some_rows(4_000)
     everything, said = learn_evidence(rows, in_memory, None, 100)

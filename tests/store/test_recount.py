@@ -11,6 +11,7 @@ import pytest
 
 from fielddep.config.settings import Config
 from fielddep.encoding.evidence import Evidence
+from fielddep.encoding.learn_evidence import N_FOLDS
 from fielddep.encoding.rows import EVIDENCE, FOLDS
 from fielddep.errors import StoreError
 from fielddep.store.build import build_store
@@ -161,9 +162,9 @@ def test_rows_do_not_know_later_ones() -> None:
     found = recount(store)
     assert evidence_of(found).in_order
     parts, folds = store.parts(0, N_ROWS), store.folds(0, N_ROWS)
-    assert folds[parts == 0].max() == 9 and (np.diff(folds[parts < 2].astype(int)) >= 0).all()
-    assert len(np.unique(folds[parts == 1])) == 5  # 30 % of the rows, where a tenth of 60 % is a fold
-    first = int(np.flatnonzero(folds == 12)[0])
+    assert folds[parts == 0].max() == N_FOLDS - 1 and (np.diff(folds[parts < 2].astype(int)) >= 0).all()
+    assert len(np.unique(folds[parts == 1])) == N_FOLDS // 2  # 30 % of the rows next to 60 %
+    first = int(np.flatnonzero(folds == N_FOLDS + 2)[0])
     changed = frame.with_columns(good=pl.when(pl.col("time") >= first).then(1 - pl.col("good")).otherwise("good"))
     other = recount(build_store(changed, settings))
     # The base rate and so statements have changed, but not the rows behind them.

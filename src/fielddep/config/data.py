@@ -86,11 +86,13 @@ class DataConfig:
     evidence: Literal["auto", "none"] | tuple[tuple[str, ...], ...] = setting(
         "auto",
         "what training rows with the same values did, as inputs of the model: for every field and for combinations of "
-        "two or three, such as [['user', 'item']]; auto chooses them on training rows. Nothing is counted for a model "
+        "two to four, such as [['user', 'item']]; auto chooses them on training rows. Nothing is counted for a model "
         "that does not use it: see model.direct",
     )
     evidence_min_rows: int = setting(1, "joint values of fewer training rows are no evidence; 1 keeps all", at_least=1)
-    max_combinations: int = setting(100, "most pairs and triples that data.evidence = 'auto' counts", at_least=0)
+    max_combinations: int = setting(
+        100, "most combinations of several fields that data.evidence = 'auto' counts", at_least=0
+    )
     evidence_max_cells: int = setting(
         20_000_000, "most joint values of data.evidence = 'auto'; what says least is dropped first", at_least=0
     )

@@ -114,7 +114,7 @@ class Count {
     void in_order_of_entries(Take take) const;
 };
 
-constexpr int64_t kMostFields = 3;
+constexpr int64_t kMostFields = 4;
 
 // The cells of several combinations, one combination after the other.
 struct CellTable {

@@ -1,8 +1,9 @@
-"""Choose combinations: which pairs and triples of fields say something that their parts do not.
+"""Choose combinations: which sets of two to four fields say something that their parts do not.
 
 On a sample of training rows, pairs are ranked by what their statements explain of the target beyond the statements of
-all single fields, and triples by what they explain beyond single fields and the best pairs. Single fields include those
-whose numbers the model sees: a pair of such a field and a nearly constant one would otherwise look best of all.
+all single fields, triples by what they explain beyond single fields and the best pairs, and sets of four beyond the
+best triples, too. Single fields include those whose numbers the model sees: a pair of such a field and a nearly
+constant one would otherwise look best of all.
 
 Shape legend: S sampled rows, C outputs, E statements, J combinations of a block, B basis of what is already said.
 """
@@ -32,14 +33,15 @@ MIN_ROWS = 200
 """With fewer training rows, evidence is used only if asked for: cells of a few rows say more by chance than by rule."""
 MANY_PAIRS = 60
 """Of more pairs, only those stay that explain more than noise would."""
-MAX_KNOWN_PAIRS = 40
-"""Best pairs beyond which triples must say something."""
+MAX_KNOWN = 40
+"""Best combinations of a size beyond which larger ones must say something."""
 N_EXTENDED = 20
-"""Best pairs that are extended to triples, if there are too many fields to try all triples."""
+"""Best combinations that are extended by a field, if there are too many fields to try all triples."""
 FEW_FIELDS = 10
-MAX_TRIPLES = 40
+MAX_OF_SIZE = {3: 40, 4: 20}
+"""Most combinations of three and of four fields."""
 MAX_STATEMENTS = 600
-"""Statements of all pairs and triples together; a combination has one per class."""
+"""Statements of all combinations of several fields; one has a statement per class."""
 MAX_CLASSES = 5
 """Classes whose statements rank combinations: the most frequent."""
 MAX_BLOCK = 1 << 21
@@ -50,7 +52,7 @@ Gain = tuple[Combination, float]
 
 
 def choose_combinations(rows: CountedRows, max_combinations: int, *, seed: int = 0) -> list[Combination]:
-    """Single fields, then the pairs and triples that say most beyond their parts, in order of falling gain.
+    """Single fields, then the combinations that say most beyond their parts, in order of falling gain.
 
     A field whose number the model sees is left out alone, and a combination needs another field: what bins say of a
     number, the model can say better.
@@ -71,12 +73,22 @@ def choose_combinations(rows: CountedRows, max_combinations: int, *, seed: int =
     sample = replace(rows.take(train), min_rows=rows.min_rows * len(train) / len(rows.rows_T))
     ranking = _Ranking(sample, [(f,) for f in range(len(rows.columns))])
     pairs = _worthwhile(ranking.ranked(_mixed(itertools.combinations(plain, 2), rows.measured)), MANY_PAIRS)
-    ranking = ranking.beyond([fields for fields, _ in pairs[:MAX_KNOWN_PAIRS]])
-    extended = {tuple(sorted({*pair, f})) for pair, _ in pairs[:N_EXTENDED] for f in plain if f not in pair}
-    triples = itertools.combinations(plain, 3) if len(plain) <= FEW_FIELDS else sorted(extended)
-    good = _worthwhile(ranking.ranked(_mixed(triples, rows.measured)), 0)[: min(MAX_TRIPLES, at_most // 2)]
-    chosen = _best_first(pairs[: at_most - len(good)] + good)
+    larger: list[Gain] = []
+    latest = pairs
+    for size, most in MAX_OF_SIZE.items():
+        ranking = ranking.beyond([fields for fields, _ in latest[:MAX_KNOWN]])
+        every = size == 3 and len(plain) <= FEW_FIELDS
+        candidates = itertools.combinations(plain, 3) if every else _extended(latest[:N_EXTENDED], plain)
+        ranked = ranking.ranked(_mixed(candidates, rows.measured))
+        latest = _worthwhile(ranked, 0)[: max(0, min(most, at_most // 2 - len(larger)))]
+        larger += latest
+    chosen = _best_first(pairs[: at_most - len(larger)] + larger)
     return single + [fields for fields, _ in chosen]
+
+
+def _extended(gains: Sequence[Gain], plain: Sequence[int]) -> list[Combination]:
+    """These combinations with one more field each."""
+    return sorted({tuple(sorted({*fields, f})) for fields, _ in gains for f in plain if f not in fields})
 
 
 def _mixed(combinations: Iterable[Combination], measured: Collection[int]) -> list[Combination]:

@@ -1,4 +1,4 @@
-"""Evidence: what training rows with the same values did, for single fields and for combinations of two or three.
+"""Evidence: what training rows with the same values did, for single fields and for combinations of two to four.
 
 A *combination* is a set of fields, a *cell* one joint value of it. Of every cell, the number of training rows and the
 sums of their targets are kept. What they say about a row is a *statement*: how far the targets of its cell lie from the
@@ -38,9 +38,9 @@ MAX_KEYS = 1 << 62
 """Joint values that a combination can have, at most."""
 MAX_TABLE = 1 << 22
 """Joint values up to which cells are looked up in a table, which is many times faster than a binary search."""
-MAX_JOINED = 3
+MAX_JOINED = 4
 """Fields of a combination, at most."""
-FIRST_FIELD = np.array([[0, -1, -1]], dtype=np.int32)
+FIRST_FIELD = np.array([[0] + [-1] * (MAX_JOINED - 1)], dtype=np.int32)
 """The fields of a combination that is the first column of ids."""
 MAX_STATEMENT = 30.0
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fielddep.encoding.choosing import choose_combinations
 from fielddep.encoding.counting import Combination, CountedRows, count_all
 from fielddep.encoding.encoder import Encoder
-from fielddep.encoding.evidence import Evidence
+from fielddep.encoding.evidence import MAX_JOINED, Evidence
 from fielddep.encoding.ragged import Ragged
 from fielddep.encoding.rows import FOLDS, IDS, PARTS, TARGET, WEIGHT, Array, RowArray, list_name
 from fielddep.errors import SchemaError
@@ -21,7 +21,7 @@ from fielddep.wording import did_you_mean
 
 log = logging.getLogger(__name__)
 
-N_FOLDS = 10
+N_FOLDS = 20
 
 Allocate = Callable[[str, tuple[int, ...], str], npt.NDArray[Any]]
 """Makes an array, in memory or in a file, given name, shape and type."""
@@ -40,7 +40,7 @@ def learn_evidence(
         rows: the table.
         allocate: makes the array of the statements.
         combinations: which to count, whatever their cells; None ranks them.
-        max_combinations: pairs and triples, at most, that are ranked.
+        max_combinations: combinations of several fields, at most, that are ranked.
         max_cells: cells, at most, of those that are ranked; with more, combinations of least gain are dropped.
     """
     if combinations is None:
@@ -127,8 +127,8 @@ def named_combinations(named: Sequence[Sequence[str]], encoder: Encoder) -> list
                 advice = did_you_mean(name, names, what="fields")
                 raise SchemaError(f"data.evidence names {name!r}, which is not a field; {advice}")
         fields = tuple(sorted({names.index(name) for name in wanted}))
-        if len(fields) != len(wanted) or not 2 <= len(fields) <= 3:
-            raise SchemaError(f"a combination joins two or three different fields; data.evidence holds {list(wanted)}")
+        if len(fields) != len(wanted) or not 2 <= len(fields) <= MAX_JOINED:
+            raise SchemaError(f"a combination joins two to four different fields; data.evidence holds {list(wanted)}")
         of_lists = [names[f] for f in fields if f in encoder.layout.lists]
         if of_lists:
             raise SchemaError(

@@ -16,9 +16,9 @@ def evidence_section(facts: EvidenceFacts, report: Report, plots: Plots) -> Html
     scale, unit = (POINTS, "percentage points") if report.training.classes else (1.0, report.training.target)
     figure = evidence_figure(facts, scale=scale, unit=unit)
     caption = (
-        "The model counted its training rows by the values of single fields, pairs and triples. Bars show how much "
-        f"what they did moves predictions, on average over {count(facts.n_rows, 'row')}: the distance to the "
-        "prediction if the rows with the same values had done as all rows did."
+        "The model counted its training rows by the values of single fields and of two to four fields together. Bars "
+        f"show how much what they did moves predictions, on average over {count(facts.n_rows, 'row')}: the distance to "
+        "the prediction if the rows with the same values had done as all rows did."
     )
     if len(facts.combinations) < facts.n_combinations:
         caption += f" The {len(facts.combinations)} strongest of {facts.n_combinations} combinations are shown."
