@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from fielddep.config import MODEL_CONFIGS
-from fielddep.config.defaults import fill_defaults
 from fielddep.config.settings import Config
-from fielddep.training.prepare import Prepared
+from fielddep.training.prepare import Prepared, decided
 
 SMALL = {
     "mdl": {"d_embed": 4, "hidden": [8]},
@@ -38,4 +37,4 @@ def small_config(name: str, **settings: object) -> Config:
 def for_model(prepared: Prepared, config: Config) -> Prepared:
     """Rows that are encoded for MDL, for another model: it sees the same ids, and evidence only if it uses any."""
     assert (config.data, config.split) == (prepared.config.data, prepared.config.split)
-    return Prepared.of(prepared.store, fill_defaults(config, n_rows=len(prepared.parts["train"])))
+    return Prepared.of(prepared.store, decided(config, prepared.store))

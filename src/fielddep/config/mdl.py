@@ -82,6 +82,8 @@ class ModelConfig:
     EMBEDDING_L2: ClassVar[float] = 0.2
     FIRST_ORDER_L2: ClassVar[float] = 0.1
     """Defaults of `train.embedding_l2` and `train.first_order_l2`, raised if there are few rows."""
+    APART_L2: ClassVar[float] = 1.0
+    """Default of `train.embedding_l2` for a regression that is trained apart from direct networks."""
     SEARCH: ClassVar[Mapping[str, Space]] = RIDGE_SEARCH
     """Where a search looks, by dotted setting, in addition to `train.lr`."""
     STARTS: ClassVar[tuple[Mapping[str, Any], ...]] = ()
@@ -101,6 +103,11 @@ class FieldModelConfig(ModelConfig):
     direct: Literal["auto", "none"] = setting("none", DIRECT_DOC)
     direct_hidden: tuple[int, ...] = setting(
         (128, 128, 128), "widths of the hidden layers of those networks", at_least=1
+    )
+    on_direct: bool | None = setting(
+        None,
+        "train the model on top of the outputs of those networks (true), or apart from them, from the base rate "
+        "(false); all are mixed in both cases; default: true, but false for regression without numbers",
     )
 
     @property

@@ -111,7 +111,6 @@ def search(
             study=study,
             space=space,
             data=data,
-            n_training_rows=store.n_rows_of["train"],
             budget=budget,
             seed=seed,
             observer=observer or Observer(),

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from fielddep.config.defaults import fill_defaults
 from fielddep.config.mdl import LEARNING_RATE_SEARCH, Between, Space, Where
 from fielddep.config.settings import Config
 from fielddep.config.trees import TreeConfig
@@ -40,7 +39,7 @@ from fielddep.experiments.study import (
 from fielddep.observer import JobResult, Observer
 from fielddep.training.checkpoint import Evaluation
 from fielddep.training.fit import train
-from fielddep.training.prepare import Prepared
+from fielddep.training.prepare import Prepared, decided
 
 if TYPE_CHECKING:
     import optuna
@@ -186,7 +185,6 @@ class TrialLoop:
 
     Attributes:
         data: training and validation rows.
-        n_training_rows: number of training rows that decides open settings; `data` may be a sample.
         seed: seed of the proposals.
         keep: called with all trials after each of them.
         deadline: after which no trial starts.
@@ -195,7 +193,6 @@ class TrialLoop:
     study: optuna.Study
     space: SearchSpace
     data: Prepared
-    n_training_rows: int
     budget: Budget
     seed: int
     observer: Observer
@@ -266,7 +263,7 @@ class TrialLoop:
     def _data(self, settings: Mapping[str, Any]) -> Prepared:
         """The rows, with all settings decided."""
         merged = dataclasses.replace(self.space.config, data=self.data.config.data, split=self.data.config.split)
-        config = fill_defaults(merged.replace(settings), n_rows=self.n_training_rows)
+        config = decided(merged.replace(settings), self.data.store)
         return dataclasses.replace(self.data, config=config)
 
 

@@ -42,8 +42,8 @@ class FieldModel(nn.Module, ABC):
     `bias` to its output; the bias starts at the base rate.
 
     With `model.direct`, a model has direct networks (`nn/direct.py`), which are trained first. It is then trained on
-    top of their frozen outputs. Predictions add all with the weights `mix_P`, which `training/mixing.py` finds on
-    validation rows.
+    top of their frozen outputs, or apart from them. Predictions add all with the weights `mix_P`, which
+    `training/mixing.py` finds on validation rows.
     """
 
     mix_P: torch.Tensor | None
@@ -58,6 +58,8 @@ class FieldModel(nn.Module, ABC):
         self.bias = nn.Parameter(torch.zeros(n_outputs))
         self.direct = nn.ModuleDict()
         self.register_buffer("mix_P", None)
+        self.apart = False
+        """Whether outputs are those of the model alone, while it is trained apart from its direct networks."""
 
     def add_direct(self, networks: Mapping[str, FieldModel]) -> None:
         """Put the model on top of direct networks, whose outputs start with equal weights."""
@@ -73,7 +75,7 @@ class FieldModel(nn.Module, ABC):
         return self._mixed(self.own_logits(inputs), inputs)
 
     def _mixed(self, logits_BC: torch.Tensor, inputs: Inputs) -> torch.Tensor:
-        if self.mix_P is None:
+        if self.mix_P is None or self.apart:
             return logits_BC
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.training):
             outputs = [network(inputs) for network in self.direct.values()]
@@ -93,7 +95,7 @@ class FieldModel(nn.Module, ABC):
     @torch.no_grad()
     def start_at(self, base_C: torch.Tensor) -> None:
         """Let an untrained model predict about the base rate, or what its direct networks do."""
-        self.bias.copy_(base_C if self.mix_P is None else torch.zeros_like(base_C))
+        self.bias.copy_(base_C if self.mix_P is None or self.apart else torch.zeros_like(base_C))
 
     def start_from(self, inputs: Inputs) -> None:  # most models start without rows
         """Look at up to `START_ROWS` training rows, without their targets, before the first step."""

@@ -15,6 +15,7 @@ import polars as pl
 import torch
 
 from fielddep.config.defaults import direct_settings
+from fielddep.config.mdl import FieldModelConfig
 from fielddep.config.metrics import monitored_metrics
 from fielddep.config.settings import Config, TrainConfig
 from fielddep.config.trees import TreeConfig
@@ -187,17 +188,23 @@ def _train_network(
     histories: dict[str, Sequence[Evaluation]] = {}
     for name, part, settings in _parts(model, prepared.config, len(rows)):
         folder = checkpoints / name if checkpoints is not None and name else checkpoints
-        if len(part.direct) > 1:
+        part.apart = _trains_apart(prepared.config)
+        if len(part.direct) > 1 and not part.apart:
             find_mix(part, prepared.target, prepared.parts["validation"], direct_only=True)
         with torch_threads(settings.threads):
             trainer = _trainer(Trainer, part, settings, prepared, rows, prepared.base_C, observer, name, folder)
             histories[name] = trainer.fit(resume=resume)
+    model.apart = False
     if model.mix_P is not None:
         find_mix(model, prepared.target, prepared.parts["validation"])
     if isinstance(model, Blend):
         trees = train_blend(model, prepared, observer)
         histories |= {name: one.history for name, one in zip(model.members[1:], trees, strict=True)}
     return model, histories
+
+
+def _trains_apart(config: Config) -> bool:
+    return isinstance(config.model, FieldModelConfig) and config.model.on_direct is False
 
 
 def _parts(model: FieldModel, config: Config, n_rows: int) -> list[tuple[str, FieldModel, TrainConfig]]:
@@ -228,8 +235,10 @@ def _refit(trained: Trained, observer: Observer, scratch: Path | None) -> Traine
         for name, part, settings in _parts(model, prepared.config, len(before.parts["train"])):
             passes = Passes.of(trained.histories[name], settings)
             observer.on_refit(len(rows), passes.n)
+            part.apart = _trains_apart(prepared.config)
             with torch_threads(settings.threads):
                 _trainer(Refit, part, settings, prepared, rows, base_C, observer, name, None).follow(passes)
+        model.apart = False
         if isinstance(model, Blend) and isinstance(trained.model, Blend):
             model.share_P.copy_(trained.model.share_P)
             refit_blend(model, trained.model.trees, prepared, rows, observer)

@@ -81,10 +81,18 @@ def prepare(source: Source | Store, config: Config, *, parts: Parts | None = Non
     else:
         store = build_store(source, config, parts=parts, evidence=config.model.uses_evidence)
     _check_parts(store)
-    prepared = Prepared.of(store, fill_defaults(config, n_rows=store.n_rows_of["train"]))
+    prepared = Prepared.of(store, decided(config, store))
     if store.encoder.schema.weight is not None:
         _check_weights(prepared.parts)
     return prepared
+
+
+def decided(config: Config, store: Store) -> Config:
+    """Settings without open ones, for training on the rows of a store."""
+    target = store.encoder.schema.target
+    assert target is not None
+    on_ids = target.task == "regression" and not store.layout.measured
+    return fill_defaults(config, n_rows=store.n_rows_of["train"], regression_on_ids=on_ids)
 
 
 def search_rows(store: Store, config: Config, *, n_rows: int | None = None, seed: int = 0) -> Prepared:
