@@ -4,6 +4,7 @@
     python benchmarks/accuracy/compare.py frappe --scratch DIR          one of them
     python benchmarks/accuracy/compare.py --scratch DIR --defaults      models of `SEARCHED` with their defaults
     python benchmarks/accuracy/compare.py --scratch DIR --gather        only gather what is done
+    python benchmarks/accuracy/compare.py frappe --scratch DIR --models catboost --variant expert     another search
 
 DIR keeps stores, searches and runs, so an interrupted benchmark resumes where it stopped. Models of `SEARCHED` are
 searched; the others have the settings that an earlier search found (`configs/`), if there are some. What is gathered
@@ -129,9 +130,11 @@ def run(words: list[str]) -> None:
         sys.exit(code)
 
 
-def gather(name: str, done: Path, here: Path = HERE) -> None:
-    """Copy results, tables, settings and trials of a finished comparison."""
+def gather(name: str, done: Path, here: Path = HERE, variant: str | None = None) -> None:
+    """Copy results, tables, settings and trials of a finished comparison; of a variant, without the tables."""
     fresh = pl.read_csv(done / "results.csv", infer_schema_length=None)
+    if variant is not None:
+        fresh = fresh.with_columns(variant=pl.lit(variant))
     path = here / "results.csv"
     frames = [fresh.with_columns(pl.col("value").round(6), pl.col("train_seconds").round(1))]
     if path.exists():
@@ -139,19 +142,25 @@ def gather(name: str, done: Path, here: Path = HERE) -> None:
         frames.insert(0, old.join(fresh.select(KEY).unique(), on=KEY, how="anti"))
     merged = pl.concat(frames, how="diagonal_relaxed")
     merged.select(*COLUMNS, pl.exclude(COLUMNS)).write_csv(path)
-    if set(fresh["variant"]) == {"default"}:  # the tables are those of tuned models
+    if set(fresh["variant"]) == {"default"}:
         return
-    target = here / "comparison" / name
+    if variant is None:  # the tables are those of tuned models
+        copy_tables(done, here / "comparison" / name)
+    for folder, found in {"configs": done.glob("configs/*.toml"), "search": done.glob("search/*/trials.csv")}.items():
+        (here / folder).mkdir(exist_ok=True)
+        for file in found:
+            model = file.stem if folder == "configs" else file.parent.name
+            named = model if variant is None else f"{model}-{variant}"
+            shutil.copyfile(file, here / folder / f"{named}-{name}{file.suffix}")
+
+
+def copy_tables(done: Path, target: Path) -> None:
+    """Copy the tables that `compare` made."""
     shutil.rmtree(target, ignore_errors=True)  # it may hold tables of metrics that no longer exist
     target.mkdir(parents=True)
     for table in (*done.glob("comparison.[mct]*"), *done.glob("dunnett-*")):
         if table.suffix != ".json":
             shutil.copyfile(table, target / table.name)
-    for folder, found in {"configs": done.glob("configs/*.toml"), "search": done.glob("search/*/trials.csv")}.items():
-        (here / folder).mkdir(exist_ok=True)
-        for file in found:
-            model = file.stem if folder == "configs" else file.parent.name
-            shutil.copyfile(file, here / folder / f"{model}-{name}{file.suffix}")
 
 
 def write_machine(here: Path = HERE, n_threads: int | None = None) -> None:
@@ -185,6 +194,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--defaults", action="store_true", help="search nothing; the default settings of models")
+    parser.add_argument("--variant", help="gather runs under this name, next to those of the comparison")
     parser.add_argument("--gather", action="store_true", help="run nothing, gather what is done")
     given = parser.parse_args()
     for name in given.tables:
@@ -195,7 +205,7 @@ def main() -> None:
             run(command(name, given))
             write_machine()
         if (done_folder(name, given) / "results.csv").exists():
-            gather(name, done_folder(name, given))
+            gather(name, done_folder(name, given), variant=given.variant)
 
 
 if __name__ == "__main__":
