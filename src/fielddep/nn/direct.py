@@ -58,6 +58,7 @@ GATE_SHRINK = 0.0036
 INPUT_DROPOUT = 0.3
 """Dropout of the inputs with `MANY_FIELDS`; it falls to none at `FEW_FIELDS`, whose numbers must be exact."""
 HIDDEN_DROPOUT = 0.1
+N_DROPPED = Dropout(HIDDEN_DROPOUT).n_dropped
 FEW_FIELDS, MANY_FIELDS = 20, 100
 MIN_SPREAD, MAX_SPREADS = 1e-3, 10.0
 """Statements of smaller spread count as constant; larger ones are cut."""
@@ -201,14 +202,12 @@ class DirectNetwork(FieldModel):
         # Combinations do not count: they were chosen, and dropping what they say costs accuracy.
         crowd = (layout.n_fields - FEW_FIELDS) / (MANY_FIELDS - FEW_FIELDS)
         self.dropout = Dropout(INPUT_DROPOUT * min(max(crowd, 0.0), 1.0))
-        n_inputs = len(layout.measured) * self.codes.width + len(fields) * D_CATEGORY
-        n_inputs += n_combinations * layout.evidence_width
-        self.mlp = build_mlp(n_inputs, config.direct_hidden, n_outputs, batch_norm="none", dropout=HIDDEN_DROPOUT)
-        self.hidden_dropout = Dropout(HIDDEN_DROPOUT)
-        self.linear = nn.Linear(n_inputs, n_outputs, bias=False)
-        nn.init.zeros_(self.linear.weight)
         widths = [self.codes.width] * len(layout.measured) + [layout.evidence_width] * n_combinations
         widths += [D_CATEGORY] * len(fields)
+        n_inputs = sum(widths)
+        self.mlp = build_mlp(n_inputs, config.direct_hidden, n_outputs, batch_norm="none", dropout=HIDDEN_DROPOUT)
+        self.linear = nn.Linear(n_inputs, n_outputs, bias=False)
+        nn.init.zeros_(self.linear.weight)
         self.register_buffer("gate_of_V", torch.from_numpy(np.repeat(np.arange(n_gates), widths)), persistent=False)
 
     @property
@@ -221,7 +220,7 @@ class DirectNetwork(FieldModel):
         gate_V = GATE_RATE * self.gate.index_select(0, self.gate_of_V)
         weights = Weights(gate_V=gate_V, layers=self._layers, linear_CV=self.linear.weight)
         if weights.fits and kernels.usable(known_BV, gate_V):
-            n_dropped = self.hidden_dropout.n_dropped if self.training else 0
+            n_dropped = N_DROPPED if self.training else 0
             return gated_mlp(known_BV, e_BE, weights, n_dropped) + self.bias
         seen_BV = gate_V * (known_BV if e_BE is None else torch.cat([known_BV, e_BE], dim=1))
         logits_BC: torch.Tensor = self.mlp(seen_BV) + self.linear(seen_BV) + self.bias
