@@ -121,3 +121,13 @@ def test_tables_settings_and_trials_are_taken_over(done: Path, tmp_path: Path) -
     found = {str(path.relative_to(here)) for path in here.rglob("*") if path.is_file()}
     tables_made = {"comparison/frappe/comparison.md", "comparison/frappe/dunnett-auc.tex"}
     assert found == {"results.csv", "configs/fm-frappe.toml", "search/fm-frappe.csv", *tables_made}
+
+
+def test_a_variant_stands_next_to_the_comparison(done: Path, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    compare.gather("frappe", done, here)
+    compare.gather("frappe", done, here, variant="expert")
+    assert pl.read_csv(here / "results.csv")["variant"].to_list() == ["tuned", "expert"]
+    found = {path.name for path in here.rglob("*.*") if path.parent.name in ("configs", "search")}
+    assert found == {"fm-frappe.toml", "fm-frappe.csv", "fm-expert-frappe.toml", "fm-expert-frappe.csv"}
