@@ -96,6 +96,7 @@ def test_training_facts(made: dict[str, Made]) -> None:
     }
     decided = {setting.path for setting in facts.decided}
     assert decided == {
+        "model.on_direct",
         "train.batch_size",
         "train.optimizer",
         "train.lr",

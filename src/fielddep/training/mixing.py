@@ -9,7 +9,10 @@ Shape legend: R rows, P parts, C outputs.
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from scipy.optimize import minimize
 
 from fielddep.encoding.rows import EncodedRows, sample_rows
 from fielddep.encoding.target import Target
@@ -18,7 +21,6 @@ from fielddep.store.shards import StorePart
 from fielddep.training.metrics import mean_loss
 
 MAX_ROWS = 200_000
-N_STEPS = 60
 PRIOR_ROWS = 1.0
 """Rows that speak for the weights before, which decide if there are hardly any validation rows."""
 
@@ -62,19 +64,18 @@ def best_weights(
     """Weights, none negative, of the sum of outputs with the lowest loss; `start_P` if there are hardly any rows."""
     if task != "multiclass":
         target_R = target_R.to(outputs_PRC.dtype)
-    parameter = start_P.clone().requires_grad_()
-    optimizer = torch.optim.LBFGS([parameter], lr=0.5, max_iter=N_STEPS, line_search_fn="strong_wolfe")
     n_rows = outputs_PRC.shape[1] if weight_R is None else int((weight_R > 0).sum())
     prior = PRIOR_ROWS / (PRIOR_ROWS + n_rows)
 
-    def closure() -> torch.Tensor:
-        optimizer.zero_grad()
-        weights_P = parameter.abs()
+    def loss_and_gradient(given: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+        weights_P = torch.tensor(given, dtype=outputs_PRC.dtype, requires_grad=True)
         mixed_RC = torch.einsum("p,prc->rc", weights_P, outputs_PRC)
         loss = mean_loss(mixed_RC, target_R, weight_R, task) + prior * (weights_P - start_P).square().sum()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss
+        (gradient_P,) = torch.autograd.grad(loss, weights_P)
+        return float(loss.detach()), gradient_P.double().numpy()
 
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
-    weights_P = parameter.detach().abs()
+    # The loss is convex, and bounds keep a weight that would be negative at zero.
+    bounds = [(0.0, None)] * len(start_P)
+    found = minimize(loss_and_gradient, start_P.double().numpy(), jac=True, bounds=bounds, method="L-BFGS-B")
+    weights_P = torch.from_numpy(found.x).to(outputs_PRC.dtype)
     return weights_P if bool(torch.isfinite(weights_P).all()) else start_P

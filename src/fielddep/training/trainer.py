@@ -128,6 +128,7 @@ class Trainer:
             self._clock = time.perf_counter() - self.state.seconds
             if self.state.step == 0:
                 self._start_model()
+            self.model.train()  # also a model that is new, whose direct networks must not train along
             while not self.state.finished:
                 self.run_epoch()
         self._best.restore(self.model, self.state.best_step)
