@@ -142,13 +142,20 @@ class PreparedLog(Observer):
     def _log_decided(self, config: Config) -> None:
         before, now = self.asked.to_dict(), config.to_dict()
         decided = [
-            f"{section}.{key} = {value}"
+            f"{section}.{key} = {_as_set(value)}"
             for section, settings in now.items()
             for key, value in settings.items()
             if before[section].get(key) != value
         ]
         if decided:
             log(f"decided from the data: {', '.join(decided)}")
+
+
+def _as_set(value: object) -> str:
+    """A setting as `--set` takes it, without the noise of binary fractions."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def print_run(run: Run) -> None:
