@@ -231,7 +231,7 @@ Mlp mlp_of(const In<2>& inputs, const In<1>& gate, const std::vector<In<2>>& wei
     Mlp x{};
     x.n_rows = int64_t(inputs.shape(0)), x.n_inputs = int64_t(inputs.shape(1));
     x.n_hidden = int64_t(weights.size()) - 1, x.n_outputs = int64_t(weights.back().shape(0));
-    x.n_threads = threads_for(n_threads, (x.n_rows + kRowBlock - 1) / kRowBlock);
+    x.n_threads = threads_for(n_threads, x.n_rows / kRowsOfThread);
     x.n_dropped = n_dropped;
     int64_t width = x.n_inputs;
     for (int64_t layer = 0; layer <= x.n_hidden; ++layer) {

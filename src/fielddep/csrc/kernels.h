@@ -84,6 +84,7 @@ struct Backward {
 };
 
 constexpr int64_t kMostLayers = 16;
+constexpr int64_t kRowsOfThread = 512;  // of a network like this: fewer are not worth waking a thread
 
 // A network with gates on its inputs and a linear way past it; see mlp.h. Layer n_hidden gives the outputs.
 struct Mlp {
