@@ -249,12 +249,6 @@ Mlp mlp_of(const In<2>& inputs, const In<1>& gate, const std::vector<In<2>>& wei
     return x;
 }
 
-int64_t hidden_width(const Mlp& x) {
-    int64_t total = 0;
-    for (int64_t layer = 0; layer < x.n_hidden; ++layer) total += x.widths[layer];
-    return total;
-}
-
 void mlp_forward(In<2> inputs, In<1> gate, const std::vector<In<2>>& weights, const std::vector<In<1>>& biases,
                  In<2> linear, int64_t n_dropped, int64_t seed, int64_t n_threads, Out<2> hidden, Out<2> logits) {
     Mlp x = mlp_of(inputs, gate, weights, biases, linear, n_dropped, n_threads);

